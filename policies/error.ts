@@ -1,0 +1,27 @@
+/** The one error class of the package. A denial is never an error; this is for faults. */
+
+/** Every code that a {@link SallyportError} may carry; `docs/errors.md` lists them all. */
+export type ErrorCode =
+  | 'SALLYPORT_CONFIG_INVALID'
+  | 'SALLYPORT_CONFIG_UNREADABLE'
+  | 'SALLYPORT_LISTEN_FAILED'
+  | 'SALLYPORT_STATE_UNUSABLE'
+  | 'SALLYPORT_KEY_UNREADABLE'
+  | 'SALLYPORT_TOKEN_INVALID'
+  | 'SALLYPORT_POLICY_INVALID'
+  | 'SALLYPORT_AUDIT_UNREADABLE'
+  | 'SALLYPORT_AUDIT_UNWRITABLE'
+  | 'SALLYPORT_GATEWAY_CLOSED'
+
+/** A fault with a stable code. The message is fit to print; it never holds a token, a key or a credential. */
+export class SallyportError extends Error {
+  override readonly name = 'SallyportError'
+  /** Stable, for programs. */
+  readonly code: ErrorCode
+
+  /** `message` is one line, fit to print as it is. */
+  constructor(code: ErrorCode, message: string, options?: { readonly cause?: unknown }) {
+    super(message, options)
+    this.code = code
+  }
+}

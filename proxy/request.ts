@@ -1,0 +1,61 @@
+/** The data of one connection on its way through the gateway, from what arrived to what was decided. No behaviour here. */
+import type { Destination, LayerName, Permit } from '../policies/index.ts'
+import type { Reason } from './reasons.ts'
+import type { Identity } from './tokens/identity.ts'
+
+/** The protocol that the client speaks to the gateway. */
+export type Dialect = 'connect' | 'http' | 'socks5'
+
+/** Where a connection came from. */
+export interface ClientInfo {
+  /** Source address in canonical form, or `unix` for a unix socket. */
+  readonly address: string
+  /** Source port; 0 for a unix socket. */
+  readonly port: number
+  /** SHA-256 thumbprint (base64url) of the verified client certificate, where TLS to the proxy asked for one. RFC 8705 section 3.1. */
+  readonly certificateThumbprint?: string
+  /** The identity that a bound listener carries; then credentials are neither needed nor read. */
+  readonly bound?: Identity
+}
+
+/** What the client presented. `malformed` holds what can be said without repeating it. */
+export type Credentials =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'token'; readonly token: string }
+  | { readonly kind: 'malformed'; readonly detail: string }
+
+/** One request to go out, as its dialect read it. */
+export interface ConnectionRequest {
+  /** Unique per gateway process; in the reply and in every audit line. */
+  readonly requestId: string
+  readonly dialect: Dialect
+  /** The raw `host:port` in latin1, exactly as it came; only `parseAuthority` reads it. */
+  readonly target: string
+  readonly credentials: Credentials
+  readonly client: ClientInfo
+}
+
+/** A connection that is not let out. A value, never an error. */
+export interface Refusal {
+  readonly ok: false
+  readonly reason: Reason
+  readonly layer?: LayerName
+  readonly rule?: string
+  readonly destination?: Destination
+  /** What is known of who asked, also when the token was refused. */
+  readonly identity?: Identity
+  /** For `Retry-After`, in whole seconds. */
+  readonly retryAfterSeconds?: number
+  /** What was wrong with the request or the token, for the client; never holds credentials or addresses. */
+  readonly detail?: string
+}
+
+/** A connection that policy and limits let out, before anything was dialled. */
+export interface Authorized {
+  readonly ok: true
+  readonly identity: Identity
+  readonly destination: Destination
+  readonly permit: Permit
+  /** Gives back the place under the limits; idempotent. */
+  readonly release: () => void
+}
