@@ -1,7 +1,8 @@
 /** The data of one connection on its way through the gateway, from what arrived to what was decided. No behaviour here. */
-import type { Destination, LayerName, Permit } from '../policies/index.ts'
+import type { Allow, Deny, Destination, Permit } from '../policies/index.ts'
 import type { Reason } from './reasons.ts'
 import type { Identity } from './tokens/identity.ts'
+import type { Place } from './tunnels/limits.ts'
 
 /** The protocol that the client speaks to the gateway. */
 export type Dialect = 'connect' | 'http' | 'socks5'
@@ -35,15 +36,25 @@ export interface ConnectionRequest {
   readonly client: ClientInfo
 }
 
-/** A connection that is not let out. A value, never an error. */
-export interface Refusal {
-  readonly ok: false
-  readonly reason: Reason
-  readonly layer?: LayerName
-  readonly rule?: string
+/** How far the decision got; what is not known yet is absent. All of it goes to the audit log. */
+export interface Progress {
   readonly destination?: Destination
   /** What is known of who asked, also when the token was refused. */
-  readonly identity?: Identity
+  readonly identity?: Partial<Identity>
+  /** Version of the layers that decided. */
+  readonly policyVersion?: string
+  /** What policy said last. An `allow` stands also when the connection then fails. */
+  readonly verdict?: Deny | Omit<Allow, 'permit'>
+  /** The addresses that the name resolved to, in canonical form. */
+  readonly resolved?: readonly string[]
+  readonly dnsMs?: number
+  readonly connectMs?: number
+}
+
+/** A connection that is not let out. A value, never an error. */
+export interface Refusal extends Progress {
+  readonly ok: false
+  readonly reason: Reason
   /** For `Retry-After`, in whole seconds. */
   readonly retryAfterSeconds?: number
   /** What was wrong with the request or the token, for the client; never holds credentials or addresses. */
@@ -51,11 +62,13 @@ export interface Refusal {
 }
 
 /** A connection that policy and limits let out, before anything was dialled. */
-export interface Authorized {
+export interface Authorized extends Progress {
   readonly ok: true
   readonly identity: Identity
   readonly destination: Destination
   readonly permit: Permit
-  /** Gives back the place under the limits; idempotent. */
-  readonly release: () => void
+  /** Wall clock, milliseconds; until then what is opened may live. */
+  readonly expiresAtMs: number
+  /** Its place under the limits. */
+  readonly place: Place
 }

@@ -1,0 +1,192 @@
+/**
+ * How much one sandbox, one tenant and the whole gateway may do at a time: tunnels, new ones per second, bytes per day.
+ * Counts live in memory: a restart begins at zero.
+ */
+import type { Clock } from '../clock.ts'
+import type { Identity } from '../tokens/identity.ts'
+
+/** Limits of one sandbox or one tenant; every one is finite or absent. */
+export interface IdentityLimits {
+  /** Open at the same time. */
+  readonly tunnels?: number | undefined
+  /** New per second; a burst of one second's worth is let through at once. */
+  readonly newPerSecond?: number | undefined
+  /** Both directions together, per UTC day. */
+  readonly bytesPerDay?: number | undefined
+}
+
+/** All limits of a gateway. */
+export interface GatewayLimits {
+  /** Open at the same time in the whole gateway. */
+  readonly tunnels: number
+  readonly perSandbox: IdentityLimits
+  readonly perTenant: IdentityLimits
+}
+
+/** The reasons that limits give. */
+export type LimitReason = 'tunnel_limit' | 'rate_limit' | 'byte_quota' | 'gateway_busy'
+
+/** A place under the limits, to be given back once; or why there is none. */
+export type Admission =
+  | { readonly ok: true; readonly place: Place }
+  | { readonly ok: false; readonly reason: LimitReason; readonly retryAfterSeconds: number }
+
+/** One admitted connection's claim on the counters of its sandbox and tenant. */
+export interface Place {
+  /** Counts bytes; returns whether the day's quota of the sandbox or the tenant is used up. */
+  readonly addBytes: (bytes: number) => boolean
+  /** Idempotent. */
+  readonly release: () => void
+}
+
+/** Usage of one identity, for operators. */
+export interface Usage {
+  readonly tunnels: number
+  readonly bytesToday: number
+}
+
+interface Counter {
+  tunnels: number
+  /** Token bucket for `newPerSecond`. */
+  allowance: number
+  refilledAtMs: number
+  bytes: number
+  day: number
+}
+
+/** Counters kept at most; the idle ones that were used least recently go first. Each costs about 200 bytes. */
+const MAX_COUNTERS = 50_000
+const DAY_MS = 86_400_000
+
+/** Counts against limits that may be replaced while it works. */
+export class LimitCounters {
+  #limits: GatewayLimits
+  readonly #clock: Clock
+  readonly #counters = new Map<string, Counter>()
+  #tunnels = 0
+
+  /** `limits` may be replaced later; what is counted stays counted. */
+  constructor(limits: GatewayLimits, clock: Clock) {
+    this.#limits = limits
+    this.#clock = clock
+  }
+
+  /** Takes effect for the next connection. */
+  replaceLimits(limits: GatewayLimits): void {
+    this.#limits = limits
+  }
+
+  /** Connections that hold a place now. */
+  get tunnels(): number {
+    return this.#tunnels
+  }
+
+  /** A place for one more connection of `identity`, or the limit that stands in the way. */
+  admit(identity: Identity): Admission {
+    const { tunnels, perSandbox, perTenant } = this.#limits
+    if (this.#tunnels >= tunnels) return { ok: false, reason: 'gateway_busy', retryAfterSeconds: 1 }
+    const sandbox = this.#counter(sandboxKey(identity))
+    const tenant = identity.tenant === undefined ? undefined : this.#counter(tenantKey(identity))
+    const refused = this.#refusal(sandbox, perSandbox) ?? (tenant && this.#refusal(tenant, perTenant))
+    if (refused) return refused
+    const counters = tenant ? [sandbox, tenant] : [sandbox]
+    for (const counter of counters) {
+      counter.tunnels++
+      counter.allowance--
+    }
+    this.#tunnels++
+    return { ok: true, place: this.#place(sandbox, tenant) }
+  }
+
+  /** What the sandbox of `identity` uses now. */
+  usageOf(identity: Identity): Usage {
+    const counter = this.#counters.get(sandboxKey(identity))
+    return { tunnels: counter?.tunnels ?? 0, bytesToday: counter && counter.day === this.#today() ? counter.bytes : 0 }
+  }
+
+  #refusal(counter: Counter, limits: IdentityLimits): Extract<Admission, { ok: false }> | undefined {
+    const { tunnels, newPerSecond } = limits
+    if (tunnels !== undefined && counter.tunnels >= tunnels) return { ok: false, reason: 'tunnel_limit', retryAfterSeconds: 1 }
+    if (this.#overQuota(counter, limits)) return { ok: false, reason: 'byte_quota', retryAfterSeconds: this.#secondsToMidnight() }
+    if (newPerSecond === undefined) return undefined
+    const nowMs = this.#clock.monotonicMs()
+    counter.allowance = Math.min(newPerSecond, counter.allowance + ((nowMs - counter.refilledAtMs) / 1000) * newPerSecond)
+    counter.refilledAtMs = nowMs
+    return counter.allowance < 1 ? { ok: false, reason: 'rate_limit', retryAfterSeconds: 1 } : undefined
+  }
+
+  #overQuota(counter: Counter, { bytesPerDay }: IdentityLimits): boolean {
+    if (bytesPerDay === undefined) return false
+    const today = this.#today()
+    if (counter.day !== today) {
+      counter.day = today
+      counter.bytes = 0
+    }
+    return counter.bytes >= bytesPerDay
+  }
+
+  #place(sandbox: Counter, tenant: Counter | undefined): Place {
+    let held = true
+    return {
+      addBytes: (bytes) => {
+        const over = this.#count(sandbox, bytes, this.#limits.perSandbox)
+        return (tenant !== undefined && this.#count(tenant, bytes, this.#limits.perTenant)) || over
+      },
+      release: () => {
+        if (!held) return
+        held = false
+        this.#tunnels--
+        sandbox.tunnels--
+        if (tenant) tenant.tunnels--
+      },
+    }
+  }
+
+  #count(counter: Counter, bytes: number, limits: IdentityLimits): boolean {
+    const over = this.#overQuota(counter, limits)
+    counter.bytes += bytes
+    return over || this.#overQuota(counter, limits)
+  }
+
+  #counter(key: string): Counter {
+    const known = this.#counters.get(key)
+    if (known) {
+      this.#counters.delete(key)
+      this.#counters.set(key, known)
+      return known
+    }
+    if (this.#counters.size >= MAX_COUNTERS) this.#evict()
+    const fresh: Counter = { tunnels: 0, allowance: Infinity, refilledAtMs: this.#clock.monotonicMs(), bytes: 0, day: this.#today() }
+    this.#counters.set(key, fresh)
+    return fresh
+  }
+
+  /** Forgets the least recently used counter that nobody holds; looks at a bounded number of them. */
+  #evict(): void {
+    let looked = 0
+    for (const [key, counter] of this.#counters) {
+      if (counter.tunnels === 0) {
+        this.#counters.delete(key)
+        return
+      }
+      if (++looked === 1000) return
+    }
+  }
+
+  #today(): number {
+    return Math.floor(this.#clock.wallMs() / DAY_MS)
+  }
+
+  #secondsToMidnight(): number {
+    return Math.ceil((DAY_MS - (this.#clock.wallMs() % DAY_MS)) / 1000)
+  }
+}
+
+/** Issuer and tenant are part of the key: two hosts that name a sandbox alike do not share its limits. A token without a sandbox counts for itself. */
+function sandboxKey(identity: Identity): string {
+  return JSON.stringify(['sandbox', identity.issuer, identity.tenant ?? null, identity.sandbox ?? null, identity.sandbox === undefined ? identity.tokenId : null])
+}
+
+function tenantKey(identity: Identity): string {
+  return JSON.stringify(['tenant', identity.tenant])
+}

@@ -1,0 +1,112 @@
+/**
+ * Every open tunnel, and what ends it before its time: its token's expiry, a revocation, a policy that no longer allows it, idleness, a used-up quota.
+ * One coarse timer looks at all of them; no tunnel has a timer of its own.
+ */
+import type { Permit } from '../../policies/index.ts'
+import type { Clock } from '../clock.ts'
+import type { CloseReason } from '../reasons.ts'
+import type { Relay } from '../relay/relay.ts'
+import type { Identity } from '../tokens/identity.ts'
+import type { Place } from './limits.ts'
+
+/** What the registry knows of one open tunnel. */
+export interface Tunnel {
+  readonly requestId: string
+  readonly identity: Identity
+  readonly permit: Permit
+  /** Wall clock; the tunnel never outlives it by more than a sweep. */
+  readonly expiresAtMs: number
+  readonly place: Place
+  readonly relay: Pick<Relay, 'bytesIn' | 'bytesOut' | 'lastActivityMs' | 'cut'>
+}
+
+interface Entry {
+  readonly tunnel: Tunnel
+  /** Bytes already counted against the quota. */
+  counted: number
+}
+
+/** Tunnels are looked at four times a second: a cut is never later than a second after its cause, with room for a busy event loop. */
+const SWEEP_MS = 250
+
+/** Holds the open tunnels; `close()` stops its timer and cuts nothing. */
+export class TunnelRegistry {
+  readonly #entries = new Map<string, Entry>()
+  readonly #clock: Clock
+  readonly #timer: NodeJS.Timeout
+  #idleTimeoutMs: number
+
+  /** `idleTimeoutMs`: a tunnel without a byte in either direction for this long is cut. */
+  constructor(options: { readonly clock: Clock; readonly idleTimeoutMs: number }) {
+    this.#clock = options.clock
+    this.#idleTimeoutMs = options.idleTimeoutMs
+    this.#timer = setInterval(() => this.sweep(), SWEEP_MS).unref()
+  }
+
+  /** Takes effect at the next sweep, for open tunnels too. */
+  setIdleTimeout(idleTimeoutMs: number): void {
+    this.#idleTimeoutMs = idleTimeoutMs
+  }
+
+  /** How many are open. */
+  get size(): number {
+    return this.#entries.size
+  }
+
+  /** From now on the tunnel is watched, until {@link remove}. */
+  add(tunnel: Tunnel): void {
+    this.#entries.set(tunnel.requestId, { tunnel, counted: 0 })
+  }
+
+  /** The tunnel has ended: its last bytes are counted and its place is given back. */
+  remove(requestId: string): void {
+    const entry = this.#entries.get(requestId)
+    if (!entry) return
+    this.#entries.delete(requestId)
+    countBytes(entry)
+    entry.tunnel.place.release()
+  }
+
+  /** The open tunnels, in the order in which they were opened. */
+  *list(): Generator<Tunnel> {
+    for (const { tunnel } of this.#entries.values()) yield tunnel
+  }
+
+  /** Cuts every tunnel for which `reasonToCut` has a reason; returns how many. */
+  cutWhere(reasonToCut: (tunnel: Tunnel) => CloseReason | undefined): number {
+    let cut = 0
+    for (const tunnel of [...this.list()]) {
+      const reason = reasonToCut(tunnel)
+      if (reason === undefined) continue
+      tunnel.relay.cut(reason)
+      cut++
+    }
+    return cut
+  }
+
+  /** Cuts what has expired, idled too long or used up its quota. Runs by itself; tests call it with their own clock. */
+  sweep(): void {
+    const wallMs = this.#clock.wallMs()
+    const idleSinceMs = this.#clock.monotonicMs() - this.#idleTimeoutMs
+    for (const entry of this.#entries.values()) {
+      const { tunnel } = entry
+      const overQuota = countBytes(entry)
+      if (wallMs >= tunnel.expiresAtMs) tunnel.relay.cut('token_expired')
+      else if (overQuota) tunnel.relay.cut('byte_quota')
+      else if (tunnel.relay.lastActivityMs <= idleSinceMs) tunnel.relay.cut('idle_timeout')
+    }
+  }
+
+  /** Idempotent. */
+  close(): void {
+    clearInterval(this.#timer)
+  }
+}
+
+function countBytes(entry: Entry): boolean {
+  const total = entry.tunnel.relay.bytesIn + entry.tunnel.relay.bytesOut
+  const fresh = total - entry.counted
+  if (fresh === 0) return false
+  entry.counted = total
+  return entry.tunnel.place.addBytes(fresh)
+}
