@@ -1,0 +1,120 @@
+import { afterEach, expect, test } from 'vitest'
+import type { CloseReason } from '../../../proxy/reasons.ts'
+import type { Identity } from '../../../proxy/tokens/identity.ts'
+import { type Tunnel, TunnelRegistry } from '../../../proxy/tunnels/registry.ts'
+import { ManualClock } from './manual-clock.ts'
+
+const opened: TunnelRegistry[] = []
+afterEach(() => opened.splice(0).forEach((registry) => registry.close()))
+
+function setUp(idleTimeoutMs = 300_000) {
+  const clock = new ManualClock()
+  const registry = new TunnelRegistry({ clock, idleTimeoutMs })
+  opened.push(registry)
+  return { clock, registry }
+}
+
+function tunnel(clock: ManualClock, requestId: string, over: { expiresInMs?: number; quota?: number } = {}) {
+  const cuts: CloseReason[] = []
+  let left = over.quota ?? Infinity
+  let released = 0
+  const relay = { bytesIn: 0, bytesOut: 0, lastActivityMs: clock.monotonicMs(), cut: (reason: CloseReason) => void cuts.push(reason) }
+  const value: Tunnel = {
+    requestId,
+    identity: { tenant: 'acme', sandbox: requestId } as Identity,
+    permit: {} as Tunnel['permit'],
+    expiresAtMs: clock.wallMs() + (over.expiresInMs ?? 3_600_000),
+    place: { addBytes: (bytes) => (left -= bytes) <= 0, release: () => void released++ },
+    relay,
+  }
+  return { value, relay, cuts, released: () => released }
+}
+
+test('a tunnel is cut at the expiry of its token, not before', () => {
+  const { clock, registry } = setUp()
+  const t = tunnel(clock, 'a', { expiresInMs: 5000 })
+  registry.add(t.value)
+  clock.advance(4999)
+  registry.sweep()
+  expect(t.cuts).toEqual([])
+  clock.advance(1)
+  registry.sweep()
+  expect(t.cuts).toEqual(['token_expired'])
+})
+
+test('a wall clock that jumps past the expiry cuts, too', () => {
+  const { clock, registry } = setUp()
+  const t = tunnel(clock, 'a', { expiresInMs: 5000 })
+  registry.add(t.value)
+  clock.jump(10_000)
+  registry.sweep()
+  expect(t.cuts).toEqual(['token_expired'])
+})
+
+test('idleness runs on the monotonic clock and activity starts it anew', () => {
+  const { clock, registry } = setUp(1000)
+  const t = tunnel(clock, 'a')
+  registry.add(t.value)
+  clock.jump(999_000)
+  registry.sweep()
+  clock.advance(900)
+  t.relay.lastActivityMs = clock.monotonicMs()
+  clock.advance(999)
+  registry.sweep()
+  expect(t.cuts).toEqual([])
+  clock.advance(1)
+  registry.sweep()
+  expect(t.cuts).toEqual(['idle_timeout'])
+})
+
+test('bytes are counted once, and a used-up quota cuts', () => {
+  const { clock, registry } = setUp()
+  const t = tunnel(clock, 'a', { quota: 100 })
+  registry.add(t.value)
+  t.relay.bytesIn = 60
+  registry.sweep()
+  registry.sweep()
+  expect(t.cuts).toEqual([])
+  t.relay.bytesOut = 40
+  registry.sweep()
+  expect(t.cuts).toEqual(['byte_quota'])
+})
+
+test('a tunnel that ended is no longer watched, its last bytes are counted and its place is given back once', () => {
+  const { clock, registry } = setUp()
+  const t = tunnel(clock, 'a', { quota: 10, expiresInMs: 1 })
+  const added: number[] = []
+  registry.add({ ...t.value, place: { addBytes: (n) => (added.push(n), false), release: t.value.place.release } })
+  t.relay.bytesIn = 7
+  registry.remove('a')
+  registry.remove('a')
+  clock.advance(10)
+  registry.sweep()
+  expect({ added, released: t.released(), cuts: t.cuts, size: registry.size }).toEqual({ added: [7], released: 1, cuts: [], size: 0 })
+})
+
+test('cutWhere cuts what it is told, also when cutting removes tunnels on the way', () => {
+  const { clock, registry } = setUp()
+  const tunnels = ['a', 'b', 'c'].map((id) => tunnel(clock, id))
+  for (const t of tunnels) {
+    const cut = t.relay.cut
+    t.relay.cut = (reason) => {
+      cut(reason)
+      registry.remove(t.value.requestId)
+    }
+    registry.add(t.value)
+  }
+  expect(registry.cutWhere((t) => (t.identity.sandbox === 'b' ? undefined : 'token_revoked'))).toBe(2)
+  expect([...registry.list()].map((t) => t.requestId)).toEqual(['b'])
+})
+
+test('the registry sweeps by itself within a second', async () => {
+  const { clock, registry } = setUp()
+  const t = tunnel(clock, 'a', { expiresInMs: 0 })
+  await new Promise<void>((resolve) => {
+    t.relay.cut = () => resolve()
+    registry.add(t.value)
+  })
+  registry.remove('a')
+  expect(registry.size).toBe(0)
+}, 1000)
