@@ -1,0 +1,41 @@
+/** The `listen` section: where clients and operators reach the gateway. */
+import { z } from 'zod'
+import { listenAddress } from './values.ts'
+
+const tls = z
+  .strictObject({
+    cert: z
+      .string()
+      .min(1)
+      .describe('PEM file with the certificate chain of the gateway. Read again when it is renewed.'),
+    key: z.string().min(1).describe('PEM file with its private key.'),
+    clientCa: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('PEM file with the authorities whose client certificates are accepted; tokens bound by `cnf` need it.'),
+    clientCertificate: z
+      .enum(['optional', 'required'])
+      .default('optional')
+      .describe('Whether a client without a certificate may connect at all. Only read beside `clientCa`.'),
+  })
+  .describe('TLS between the client and the gateway. Absent: plain.')
+
+/** `listen` of the configuration file. */
+export const listenSection = z
+  .strictObject({
+    proxy: z
+      .union([listenAddress(), z.array(listenAddress()).min(1)])
+      .prefault('127.0.0.1:3128')
+      .transform((value) => (Array.isArray(value) ? value : [value]))
+      .describe('Where clients connect: `address:port` or `unix:/path`, or a list of them. HTTP and SOCKS5 share it.'),
+    admin: z
+      .union([z.literal('off').transform(() => undefined), listenAddress()])
+      .prefault('127.0.0.1:9090')
+      .describe(
+        'Health, metrics and the public keys: `address:port`, `unix:/path` or `off`. Never on the port of the proxy. It asks for no credentials, so keep it on loopback or on a network of your own.',
+      ),
+    tls: tls.optional(),
+  })
+  .prefault({})
+  .describe('Where the gateway listens.')

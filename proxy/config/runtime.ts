@@ -1,0 +1,91 @@
+/** The sections on limits, timeouts, the audit log and the gateway's own log. */
+import { z } from 'zod'
+import { bytes, seconds } from './values.ts'
+
+const MAX_TUNNELS = 1_000_000
+const count = (most: number) => z.int().min(1).max(most)
+
+/** `limits` of the configuration file. */
+export const limitsSection = z
+  .strictObject({
+    tunnels: count(MAX_TUNNELS)
+      .default(10_000)
+      .describe('Open tunnels of the whole gateway. Beyond: 503 `gateway_busy`.'),
+    perSandbox: z
+      .strictObject({
+        tunnels: count(MAX_TUNNELS).default(200).describe('Open tunnels of one sandbox. Beyond: 429 `tunnel_limit`.'),
+        newPerSecond: count(100_000)
+          .default(50)
+          .describe('New connections of one sandbox in a second. Beyond: 429 `rate_limit`.'),
+        bytesPerDay: bytes(1)
+          .optional()
+          .describe(
+            'Bytes of one sandbox, both directions, in a UTC day. Beyond: 429 `byte_quota`. Absent: no such limit.',
+          ),
+      })
+      .prefault({})
+      .describe('For each sandbox; a token without one counts by its id.'),
+    perTenant: z
+      .strictObject({
+        tunnels: count(MAX_TUNNELS)
+          .optional()
+          .describe('Open tunnels of one tenant. Absent: only the limit of the gateway.'),
+        newPerSecond: count(100_000)
+          .optional()
+          .describe('New connections of one tenant in a second. Absent: no such limit.'),
+        bytesPerDay: bytes(1)
+          .optional()
+          .describe('Bytes of one tenant, both directions, in a UTC day. Absent: no such limit.'),
+      })
+      .prefault({})
+      .describe('For each tenant, over all its sandboxes.'),
+  })
+  .prefault({})
+  .describe('How much at once. Sizes are bytes or `64MiB`, `5GiB`, `1GB`.')
+
+/** `timeouts` of the configuration file. */
+export const timeoutsSection = z
+  .strictObject({
+    headSeconds: seconds(0.1, 300).prefault(10).describe('For a client to send a whole request head.'),
+    dnsSeconds: seconds(0.1, 60).prefault(5).describe('For a name to resolve.'),
+    connectSeconds: seconds(0.1, 300).prefault(10).describe('For a destination to answer, over all its addresses.'),
+    idleSeconds: seconds(1, 86_400).prefault(300).describe('After which a tunnel that carried nothing is cut.'),
+    drainSeconds: seconds(0, 3_600)
+      .prefault(30)
+      .describe('For open tunnels to end by themselves when the gateway stops.'),
+  })
+  .prefault({})
+  .describe('How long. Seconds, or `500ms`, `10s`, `5m`, `1h`.')
+
+/** `audit` of the configuration file. */
+export const auditSection = z
+  .strictObject({
+    path: z.string().min(1).optional().describe('Folder of the audit files. Absent: `audit` in the state folder.'),
+    onFailure: z
+      .enum(['deny', 'allow'])
+      .default('deny')
+      .describe(
+        'When a line can not be written: `deny` refuses new tunnels until it can; `allow` lets them out unrecorded, and says later how many lines are missing.',
+      ),
+    maxFileBytes: bytes(4096)
+      .prefault('64MiB')
+      .describe('Size after which a new file begins. Files are never deleted.'),
+    instance: z
+      .string()
+      .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/)
+      .optional()
+      .describe('Name of this gateway in audit lines and file names. Absent: the host name.'),
+  })
+  .prefault({})
+  .describe('The audit log: one JSON object a line, chained and signed.')
+
+/** `log` of the configuration file. */
+export const logSection = z
+  .strictObject({
+    level: z
+      .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'])
+      .default('info')
+      .describe("Least severity of the gateway's own log (JSON on standard error). It is not the audit log."),
+  })
+  .prefault({})
+  .describe("The gateway's own log.")

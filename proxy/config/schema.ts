@@ -1,0 +1,70 @@
+/** The one schema of `sallyport.yaml`: what is validated, published as JSON Schema and documented is this, and nothing else. */
+import { z } from 'zod'
+import { issuersSection } from './issuers.ts'
+import { listenSection } from './listen.ts'
+import { networkSection } from './network.ts'
+import { policySection, sniSection } from './policy.ts'
+import { auditSection, limitsSection, logSection, timeoutsSection } from './runtime.ts'
+import { refuse } from './values.ts'
+
+/** Where the JSON Schema is published; its `$id`; the file is `schemas/config.schema.json`. */
+export const CONFIG_SCHEMA_ID = 'urn:sallyport:schema:config'
+
+/** A whole configuration file. Its output is a {@link Config}. */
+export const configSchema = z
+  .strictObject({
+    $schema: z.string().optional().describe('For editors: the URL or path of the published JSON Schema.'),
+    listen: listenSection,
+    state: z
+      .string()
+      .min(1)
+      .default('./.sallyport')
+      .describe('Folder for keys, revocations and handles; made with mode 0700, refused when somebody else owns it.'),
+    issuers: issuersSection,
+    policy: policySection,
+    sni: sniSection,
+    network: networkSection,
+    limits: limitsSection,
+    timeouts: timeoutsSection,
+    audit: auditSection,
+    log: logSection,
+  })
+  .superRefine((config, context) => {
+    if (/^[a-z][a-z0-9+.-]+:\/\//i.test(config.state)) {
+      refuse(context, 'only a folder can hold the state; a shared store is not served by this version', undefined, [
+        'state',
+      ])
+    }
+    const { admin, proxy } = config.listen
+    if (admin?.kind === 'tcp' && admin.port !== 0) {
+      const shared = proxy.some((address) => address.kind === 'tcp' && address.port === admin.port)
+      if (shared)
+        refuse(context, `the admin listener must not share the port ${admin.port} with the proxy`, undefined, [
+          'listen',
+          'admin',
+        ])
+    }
+  })
+  .transform(({ $schema: _schema, ...config }) => ({
+    ...config,
+    audit: { ...config.audit, path: config.audit.path ?? `${config.state.replace(/\/+$/, '')}/audit` },
+  }))
+  .describe('Configuration of the Sallyport gateway.')
+
+/**
+ * A checked configuration, as plain data: every default filled in, durations in seconds, sizes in bytes, listen addresses taken apart.
+ * Entries, ranges and names are text that was checked; `policies/` compiles them without a fault.
+ */
+export type Config = DeepReadonly<z.output<typeof configSchema>>
+
+/** One entry of `issuers`. */
+export type IssuerConfig = Config['issuers'][number]
+
+/** What a file may hold: every field optional, spellings as documented. */
+export type ConfigInput = z.input<typeof configSchema>
+
+type DeepReadonly<T> = T extends readonly (infer Item)[]
+  ? readonly DeepReadonly<Item>[]
+  : T extends object
+    ? { readonly [Key in keyof T]: DeepReadonly<T[Key]> }
+    : T
