@@ -38,17 +38,17 @@ export interface ConnectionRequest {
 
 /** How far the decision got; what is not known yet is absent. All of it goes to the audit log. */
 export interface Progress {
-  readonly destination?: Destination
+  readonly destination?: Destination | undefined
   /** What is known of who asked, also when the token was refused. */
-  readonly identity?: Partial<Identity>
+  readonly identity?: Partial<Identity> | undefined
   /** Version of the layers that decided. */
-  readonly policyVersion?: string
+  readonly policyVersion?: string | undefined
   /** What policy said last. An `allow` stands also when the connection then fails. */
-  readonly verdict?: Deny | Omit<Allow, 'permit'>
+  readonly verdict?: Deny | Omit<Allow, 'permit'> | undefined
   /** The addresses that the name resolved to, in canonical form. */
-  readonly resolved?: readonly string[]
-  readonly dnsMs?: number
-  readonly connectMs?: number
+  readonly resolved?: readonly string[] | undefined
+  readonly dnsMs?: number | undefined
+  readonly connectMs?: number | undefined
 }
 
 /** A connection that is not let out. A value, never an error. */
@@ -56,9 +56,9 @@ export interface Refusal extends Progress {
   readonly ok: false
   readonly reason: Reason
   /** For `Retry-After`, in whole seconds. */
-  readonly retryAfterSeconds?: number
+  readonly retryAfterSeconds?: number | undefined
   /** What was wrong with the request or the token, for the client; never holds credentials or addresses. */
-  readonly detail?: string
+  readonly detail?: string | undefined
 }
 
 /** A connection that policy and limits let out, before anything was dialled. */

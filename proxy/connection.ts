@@ -1,0 +1,150 @@
+/**
+ * The life of one connection, from what its dialect read to the moment its bytes may flow:
+ * destination → identity → decide(name) → limits → resolve → decide(addresses) → dial(permit) → record.
+ * Every step is a function of its own file; what each refuses comes back as a value, and a fault in any of them is a refusal.
+ */
+import {
+  type Allow,
+  type Destination,
+  decideAddresses,
+  decideName,
+  decideUnresolved,
+  type Deny,
+  type Layers,
+  type NetworkRules,
+  parseAuthority,
+  type Permit,
+} from '../policies/index.ts'
+import type { AuditLog } from './audit/record.ts'
+import { outcomeEntry } from './audit/entry.ts'
+import type { Resolved } from './egress/resolver.ts'
+import type { Reason } from './reasons.ts'
+import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Progress, Refusal } from './request.ts'
+import type { Identified } from './tokens/identify.ts'
+import type { Identity } from './tokens/identity.ts'
+import type { LimitCounters } from './tunnels/limits.ts'
+
+/** What the way of a connection needs of the gateway around it. */
+export interface Gate {
+  /** Why nothing new is let out at the moment, such as `draining`; `undefined` in the ordinary case. */
+  readonly closedFor: () => Reason | undefined
+  readonly identify: (credentials: Credentials, client: ClientInfo) => Identified | Promise<Identified>
+  readonly layersFor: (identity: Identity) => Layers | Promise<Layers>
+  readonly network: () => NetworkRules
+  /** `undefined` when an upstream proxy resolves names: then only names and literals are judged. */
+  readonly resolve: ((destination: Destination & { readonly kind: 'name' }) => Promise<Resolved>) | undefined
+  readonly limits: LimitCounters
+  readonly audit: AuditLog
+  /** Whether what can't be written down is let out all the same (`audit.onFailure: allow`). */
+  readonly letsOutUnrecorded: () => boolean
+  /** Told of a fault that became a refusal. */
+  readonly onFault: (request: ConnectionRequest, error: unknown) => void
+}
+
+/** What a dial gave: a `T` that holds the open socket; or why not. */
+export type Dialled<T> = ({ readonly ok: true; readonly address: string } & T) | { readonly ok: false; readonly reason: Reason; readonly connectMs?: number }
+
+/** An open way out, already written down. */
+export type Opened<T> = Authorized & { readonly upstream: T }
+
+/**
+ * Lets one connection out or refuses it; either way the audit log has its line before this returns.
+ * `dial` is given the permit and nothing else of the request. A refusal gives back its place under the limits.
+ */
+export async function openConnection<T extends { readonly destroy: () => void }>(
+  gate: Gate,
+  request: ConnectionRequest,
+  dial: (permit: Permit) => Promise<Dialled<{ readonly upstream: T; readonly connectMs: number }>>,
+): Promise<Opened<T> | Refusal> {
+  const authorized = await authorize(gate, request)
+  if (!authorized.ok) return recordRefusal(gate, request, authorized)
+  const dialled = await attempt(gate, request, () => dial(authorized.permit))
+  if (!dialled.ok) {
+    authorized.place.release()
+    return recordRefusal(gate, request, { ...progressOf(authorized), ...dialled })
+  }
+  const written = await gate.audit.write(outcomeEntry(request, authorized, dialled))
+  if (written || gate.letsOutUnrecorded()) return { ...authorized, upstream: dialled.upstream }
+  dialled.upstream.destroy()
+  authorized.place.release()
+  return { ...progressOf(authorized), ok: false, reason: 'audit_unavailable' }
+}
+
+/** Everything up to the permit: whether policy and limits let the connection out. Dials nothing and records nothing. */
+export async function authorize(gate: Gate, request: ConnectionRequest): Promise<Authorized | Refusal> {
+  return attempt(gate, request, () => decideConnection(gate, request))
+}
+
+/** Writes down a refusal and gives it back; one that can't be written is a refusal all the same. */
+export async function recordRefusal(gate: Gate, request: ConnectionRequest, refusal: Refusal): Promise<Refusal> {
+  await gate.audit.write(outcomeEntry(request, refusal))
+  return refusal
+}
+
+async function decideConnection(gate: Gate, request: ConnectionRequest): Promise<Authorized | Refusal> {
+  const target = parseAuthority(request.target)
+  if (!target.ok) return { ok: false, reason: 'target_malformed', detail: target.fault.message }
+  const destination = target.value
+
+  const closed = gate.closedFor()
+  if (closed) return { ok: false, reason: closed, destination }
+
+  const who = await gate.identify(request.credentials, request.client)
+  if (!who.ok) return { ok: false, destination, identity: who.identity, reason: who.reason, detail: who.detail }
+  const { identity } = who
+
+  const layers = await gate.layersFor(identity)
+  const network = gate.network()
+  const named = decideName(layers, destination, network)
+  const sofar = { destination, identity, policyVersion: layers.version, verdict: named }
+  if (named.effective === 'deny') return { ...sofar, ok: false, reason: named.reason }
+
+  const admission = gate.limits.admit(identity)
+  if (!admission.ok) return { ...sofar, ...admission }
+  const { place } = admission
+  let kept = false
+  try {
+    const found = await judgeAddresses(gate, layers, destination, network)
+    if ('reason' in found) return { ...sofar, ...found.progress, ok: false, reason: found.reason }
+    kept = true
+    const { permit, ...verdict } = found.allow
+    return { ...sofar, ...found.progress, ok: true, verdict, permit, place, expiresAtMs: who.tunnelExpiresAtMs }
+  } finally {
+    if (!kept) place.release()
+  }
+}
+
+/** Resolves the name once and decides on the very addresses that will be dialled. */
+async function judgeAddresses(
+  gate: Gate,
+  layers: Layers,
+  destination: Destination,
+  network: NetworkRules,
+): Promise<{ allow: Allow; progress: Progress } | { reason: Reason; progress: Progress }> {
+  if (destination.kind === 'address') return judged(decideAddresses(layers, destination, [destination.address], network), {})
+  if (!gate.resolve) return judged(decideUnresolved(layers, destination, network), {})
+  const resolved = await gate.resolve(destination)
+  if (!resolved.ok) return { reason: resolved.reason, progress: { dnsMs: resolved.ms } }
+  const progress = { resolved: resolved.addresses.map((address) => address.text), dnsMs: resolved.ms }
+  return judged(decideAddresses(layers, destination, resolved.addresses, network), progress)
+}
+
+function judged(verdict: Allow | Deny, progress: Progress): Awaited<ReturnType<typeof judgeAddresses>> {
+  return verdict.effective === 'allow'
+    ? { allow: verdict, progress }
+    : { reason: verdict.reason, progress: { ...progress, verdict } }
+}
+
+/** Runs a step; a fault in it is a refusal with `policy_unavailable`, never a way out. */
+async function attempt<R>(gate: Gate, request: ConnectionRequest, step: () => Promise<R>): Promise<R | Refusal> {
+  try {
+    return await step()
+  } catch (error) {
+    gate.onFault(request, error)
+    return { ok: false, reason: 'policy_unavailable' }
+  }
+}
+
+function progressOf({ destination, identity, policyVersion, verdict, resolved, dnsMs }: Progress): Progress {
+  return { destination, identity, policyVersion, verdict, resolved, dnsMs }
+}
