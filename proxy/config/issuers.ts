@@ -1,6 +1,6 @@
 /** The `issuers` section: whose tokens are accepted, and what they look like. */
 import { z } from 'zod'
-import { checkUrl, refuse } from './values.ts'
+import { checkUrl, complain } from './values.ts'
 
 /** The signature algorithms that an issuer may use. */
 export const ALGORITHMS = ['EdDSA', 'ES256', 'RS256', 'PS256', 'HS256'] as const
@@ -49,8 +49,8 @@ const issuer = z
         "The gateway's own keys in the state folder, made by `sallyport keys generate`. For tokens from `sallyport token mint`.",
       ),
     unsafePlainHttp: z
-      .literal(true)
-      .optional()
+      .boolean()
+      .default(false)
       .describe('Accepts an `http:` URL in `jwks`: whoever sits between can then sign tokens.'),
     typ: z
       .array(z.enum(['egress+jwt', 'JWT', 'none']))
@@ -70,21 +70,21 @@ const issuer = z
   .superRefine((entry, context) => {
     const sources = [entry.jwks, entry.secretFile, entry.stateKeys].filter((source) => source !== undefined)
     if (sources.length !== 1) {
-      refuse(
+      complain(
         context,
         `exactly one of \`jwks\`, \`secretFile\` and \`stateKeys\` says where the keys are; found ${sources.length}`,
       )
     }
     const secret = entry.algorithms.includes('HS256')
     if (secret && entry.algorithms.length > 1) {
-      refuse(context, '`HS256` must not stand beside an asymmetric algorithm', undefined, ['algorithms'])
+      complain(context, '`HS256` must not stand beside an asymmetric algorithm', undefined, ['algorithms'])
     }
-    if (secret !== (entry.secretFile !== undefined) && sources.length === 1) {
-      refuse(context, '`HS256` and `secretFile` belong together', undefined, [secret ? 'algorithms' : 'secretFile'])
+    if (sources.length === 1 && secret !== (entry.secretFile !== undefined)) {
+      complain(context, '`HS256` and `secretFile` belong together', undefined, [secret ? 'algorithms' : 'secretFile'])
     }
     if (entry.jwks !== undefined && /^[a-z][a-z0-9+.-]+:\/\//i.test(entry.jwks)) {
-      const fault = checkUrl(entry.jwks, entry.unsafePlainHttp === true)
-      if (fault !== undefined) refuse(context, fault.message, fault.hint, ['jwks'])
+      const fault = checkUrl(entry.jwks, entry.unsafePlainHttp)
+      if (fault !== undefined) complain(context, fault.message, fault.hint, ['jwks'])
     }
   })
   .describe('One issuer of tokens.')
@@ -97,7 +97,7 @@ export const issuersSection = z
     const seen = new Set<string>()
     for (const [index, entry] of issuers.entries()) {
       if (seen.has(entry.issuer))
-        refuse(context, `\`${entry.issuer}\` is configured twice`, undefined, [index, 'issuer'])
+        complain(context, `\`${entry.issuer}\` is configured twice`, undefined, [index, 'issuer'])
       seen.add(entry.issuer)
     }
   })

@@ -1,6 +1,6 @@
 /** The `network` section: how the gateway itself gets out. */
 import { z } from 'zod'
-import { refuse } from './values.ts'
+import { complain } from './values.ts'
 
 const hostName = z.string().min(1).max(253)
 
@@ -22,11 +22,11 @@ const upstreamObject = z
   .superRefine((upstream, context) => {
     const url = URL.parse(upstream.url)
     if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:') || url.hostname === '') {
-      refuse(context, `must be \`http://host:port\` or \`https://host:port\``, undefined, ['url'])
+      complain(context, `must be \`http://host:port\` or \`https://host:port\``, undefined, ['url'])
     } else if (url.username !== '' || url.password !== '') {
-      refuse(context, 'credentials do not belong into the URL; put them into `credentialsFile`', undefined, ['url'])
+      complain(context, 'credentials do not belong into the URL; put them into `credentialsFile`', undefined, ['url'])
     } else if (url.pathname !== '/' || url.search !== '' || url.hash !== '') {
-      refuse(context, 'the URL of a proxy has no path', `${url.protocol}//${url.host}`, ['url'])
+      complain(context, 'the URL of a proxy has no path', `${url.protocol}//${url.host}`, ['url'])
     }
   })
 

@@ -1,6 +1,6 @@
 /** The `policy` and `sni` sections. Here only their shape; what an entry means is the affair of `policies/`. */
 import { z } from 'zod'
-import { checkUrl, refuse, seconds } from './values.ts'
+import { checkUrl, complain, seconds } from './values.ts'
 
 const entries = z.array(z.string().max(512)).max(10_000)
 const policyName = z.string().min(1).max(128)
@@ -54,15 +54,15 @@ const tenantResolver = z
     timeoutSeconds: seconds(0.1, 60).prefault(5).describe('How long one answer may take.'),
     mode,
     unsafePlainHttp: z
-      .literal(true)
-      .optional()
+      .boolean()
+      .default(false)
       .describe('Accepts an `http:` URL: whoever sits between can then write the policy.'),
   })
   .superRefine((resolver, context) => {
-    const fault = checkUrl(resolver.url.replaceAll('{tenant}', 'tenant'), resolver.unsafePlainHttp === true)
-    if (fault !== undefined) refuse(context, fault.message, undefined, ['url'])
+    const fault = checkUrl(resolver.url.replaceAll('{tenant}', 'tenant'), resolver.unsafePlainHttp)
+    if (fault !== undefined) complain(context, fault.message, undefined, ['url'])
     if (!resolver.url.includes('{tenant}'))
-      refuse(context, 'the URL must hold `{tenant}`', `${resolver.url}/{tenant}`, ['url'])
+      complain(context, 'the URL must hold `{tenant}`', `${resolver.url}/{tenant}`, ['url'])
   })
   .describe('Asks a service of yours for the policies of tenants that `tenants` does not list.')
 

@@ -5,7 +5,7 @@ import { listenSection } from './listen.ts'
 import { networkSection } from './network.ts'
 import { policySection, sniSection } from './policy.ts'
 import { auditSection, limitsSection, logSection, timeoutsSection } from './runtime.ts'
-import { refuse } from './values.ts'
+import { complain } from './values.ts'
 
 /** Where the JSON Schema is published; its `$id`; the file is `schemas/config.schema.json`. */
 export const CONFIG_SCHEMA_ID = 'urn:sallyport:schema:config'
@@ -31,7 +31,7 @@ export const configSchema = z
   })
   .superRefine((config, context) => {
     if (/^[a-z][a-z0-9+.-]+:\/\//i.test(config.state)) {
-      refuse(context, 'only a folder can hold the state; a shared store is not served by this version', undefined, [
+      complain(context, 'only a folder can hold the state; a shared store is not served by this version', undefined, [
         'state',
       ])
     }
@@ -39,7 +39,7 @@ export const configSchema = z
     if (admin?.kind === 'tcp' && admin.port !== 0) {
       const shared = proxy.some((address) => address.kind === 'tcp' && address.port === admin.port)
       if (shared)
-        refuse(context, `the admin listener must not share the port ${admin.port} with the proxy`, undefined, [
+        complain(context, `the admin listener must not share the port ${admin.port} with the proxy`, undefined, [
           'listen',
           'admin',
         ])

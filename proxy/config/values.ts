@@ -7,8 +7,11 @@ export type ListenAddress =
   | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
   | { readonly kind: 'unix'; readonly path: string }
 
+const SECONDS = /^\d+(\.\d+)?(ms|s|m|h)?$/
+const BYTES = /^\d+(\.\d+)? ?(B|[KMGT]i?B)?$/
+
 /** A check inside a schema says what is wrong, and what would be right. */
-export function refuse(context: z.core.$RefinementCtx, message: string, hint?: string, path?: PropertyKey[]): never {
+export function complain(context: z.core.$RefinementCtx, message: string, hint?: string, path?: PropertyKey[]): never {
   context.issues.push({
     code: 'custom',
     message,
@@ -16,6 +19,11 @@ export function refuse(context: z.core.$RefinementCtx, message: string, hint?: s
     ...(path === undefined ? {} : { path }),
     ...(hint === undefined ? {} : { params: { hint } }),
   })
+}
+
+/** {@link complain} where a value has to be given back: to be returned, never called for its effect alone. */
+export function refuse(context: z.core.$RefinementCtx, message: string, hint?: string): never {
+  complain(context, message, hint)
   return z.NEVER
 }
 
@@ -30,11 +38,11 @@ export function listenAddress(): z.ZodType<ListenAddress, string> {
 /** Seconds, as a number or with a unit: `10`, `0.5`, `10s`, `500ms`, `5m`, `1h`. The value is in seconds. */
 export function seconds(least: number, most: number): z.ZodType<number, number | string> {
   return z
-    .union([z.number(), z.string().regex(/^\d+(\.\d+)?(ms|s|m|h)$/)], {
-      error: (issue) =>
-        `expected seconds, found ${found(issue.input)}; write \`10\`, \`10s\`, \`500ms\`, \`5m\` or \`1h\``,
+    .union([z.number(), z.string().meta({ pattern: SECONDS.source })], {
+      error: (issue) => expectedSeconds(issue.input),
     })
     .transform((value, context) => {
+      if (typeof value === 'string' && !SECONDS.test(value)) return refuse(context, expectedSeconds(value))
       const result = typeof value === 'number' ? value : secondsOf(value)
       if (result >= least && result <= most) return result
       return refuse(context, `must be between ${least} and ${most} seconds, found \`${String(value)}\``)
@@ -44,10 +52,11 @@ export function seconds(least: number, most: number): z.ZodType<number, number |
 /** Bytes, as a whole number or with a unit: `1048576`, `64MiB`, `5GiB`, `1GB`. The value is in bytes. */
 export function bytes(least: number): z.ZodType<number, number | string> {
   return z
-    .union([z.number(), z.string().regex(/^\d+(\.\d+)? ?(B|[KMGT]i?B)$/)], {
-      error: (issue) => `expected a size, found ${found(issue.input)}; write bytes or \`64MiB\`, \`5GiB\`, \`1GB\``,
+    .union([z.number(), z.string().meta({ pattern: BYTES.source })], {
+      error: (issue) => expectedBytes(issue.input),
     })
     .transform((value, context) => {
+      if (typeof value === 'string' && !BYTES.test(value)) return refuse(context, expectedBytes(value))
       const result = typeof value === 'number' ? value : bytesOf(value)
       if (Number.isSafeInteger(result) && result >= least) return result
       return refuse(context, `must be a whole number of at least ${least} bytes, found \`${String(value)}\``)
@@ -60,7 +69,7 @@ export function checkUrl(
   allowPlain: boolean,
 ): { readonly message: string; readonly hint?: string } | undefined {
   const url = URL.parse(text)
-  if (url === null) return { message: `\`${text}\` is not a URL` }
+  if (url === null) return { message: `${found(text)} is not a URL` }
   if (url.username !== '' || url.password !== '') return { message: 'a URL here must not carry credentials' }
   if (url.protocol === 'https:') return undefined
   if (url.protocol !== 'http:') return { message: `\`${url.protocol}\` is not served here; use https` }
@@ -77,7 +86,7 @@ export function found(input: unknown): string {
   if (input === null) return 'an empty value'
   if (Array.isArray(input)) return 'a list'
   if (typeof input === 'object') return 'a section'
-  const text = String(input as string | number | boolean)
+  const text = typeof input === 'string' ? input : JSON.stringify(input)
   return `\`${text.length > 40 ? `${text.slice(0, 24)}…` : text}\``
 }
 
@@ -110,6 +119,14 @@ function refuseListen(text: string, context: z.core.$RefinementCtx): never {
 
 function isLoopbackHost(host: string): boolean {
   return host === 'localhost' || host === '[::1]' || /^127\.\d+\.\d+\.\d+$/.test(host)
+}
+
+function expectedSeconds(input: unknown): string {
+  return `expected seconds, found ${found(input)}; write \`10\`, \`10s\`, \`500ms\`, \`5m\` or \`1h\``
+}
+
+function expectedBytes(input: unknown): string {
+  return `expected a size, found ${found(input)}; write bytes or \`64MiB\`, \`5GiB\`, \`1GB\``
 }
 
 function secondsOf(text: string): number {

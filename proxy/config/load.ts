@@ -1,0 +1,141 @@
+/** Reads the configuration file. The file is opened here and nowhere else; what it means is the affair of `parse.ts`. */
+import { open } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+import { isNode, LineCounter, parseDocument, type Document } from 'yaml'
+import { SallyportError } from '../../policies/error.ts'
+import type { Environment } from './environment.ts'
+import { faultText, type ConfigFault } from './faults.ts'
+import { parseConfig, type ParsedConfig, type ParseOptions } from './parse.ts'
+import type { Config } from './schema.ts'
+
+/** A larger file is no configuration. */
+const MAX_FILE_BYTES = 8 * 1024 * 1024
+
+/** A configuration that can't be used. `faults` holds all of them; the message has one line for each. */
+export class ConfigError extends SallyportError {
+  readonly faults: readonly ConfigFault[]
+
+  /** `file` is how the reader calls the file. */
+  constructor(faults: readonly ConfigFault[], file?: string) {
+    super('SALLYPORT_CONFIG_INVALID', faults.map((fault) => faultText(fault, file)).join('\n'))
+    this.faults = faults
+  }
+}
+
+/** What a file is read with. */
+export interface LoadOptions extends Omit<ParseOptions, 'folder'> {
+  /** Path of the file; absent: defaults and the environment only, relative to the working directory. */
+  readonly file?: string
+  readonly environment?: Environment
+}
+
+/**
+ * Reads and checks the whole configuration.
+ * @throws {@link ConfigError} with every fault, also when the file can't be read
+ */
+export async function loadConfig(options: LoadOptions): Promise<Config> {
+  const { file, ...rest } = options
+  const result =
+    file === undefined
+      ? parseConfig({}, { ...rest, folder: process.cwd() })
+      : parseConfigText(await readText(file), { ...rest, folder: dirname(resolve(file)) })
+  if (result.ok) return result.config
+  throw new ConfigError(result.faults, file)
+}
+
+/** Reads the text of a YAML (or JSON) file; faults carry their line. */
+export function parseConfigText(text: string, options: ParseOptions): ParsedConfig {
+  const lines = new LineCounter()
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, merge: false })
+  if (document.errors.length > 0)
+    return { ok: false, faults: document.errors.map((error) => syntaxFault(error, lines)) }
+  const result = parseConfig(document.toJS({ maxAliasCount: 100 }) as unknown, options)
+  if (result.ok) return result
+  return { ok: false, faults: result.faults.map((fault) => locate(fault, document, lines)) }
+}
+
+async function readText(file: string): Promise<string> {
+  try {
+    const handle = await open(file, 'r')
+    try {
+      const { size } = await handle.stat()
+      if (size > MAX_FILE_BYTES) throw new ConfigError([unreadable(`is larger than ${MAX_FILE_BYTES} bytes`)], file)
+      return await handle.readFile('utf8')
+    } finally {
+      await handle.close()
+    }
+  } catch (error) {
+    if (error instanceof ConfigError) throw error
+    throw new ConfigError([unreadable(reasonOf(error))], file)
+  }
+}
+
+function unreadable(reason: string): ConfigFault {
+  return { code: 'unreadable', path: '', message: `can not be read: ${reason}` }
+}
+
+function reasonOf(error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
+  const words: Readonly<Record<string, string>> = {
+    ENOENT: 'no such file',
+    EACCES: 'permission denied',
+    EISDIR: 'it is a folder',
+    ENOTDIR: 'no such folder',
+  }
+  return words[code] ?? code
+}
+
+function syntaxFault(
+  error: { readonly message: string; readonly pos: readonly [number, number] },
+  lines: LineCounter,
+): ConfigFault {
+  const { line, col } = lines.linePos(error.pos[0])
+  const message = error.message.split('\n')[0] ?? ''
+  return {
+    code: 'syntax',
+    path: '',
+    line,
+    column: col,
+    message: `is not YAML: ${message.charAt(0).toLowerCase()}${message.slice(1)}`,
+  }
+}
+
+/** Finds the line of the key, or of the nearest section around a key that is missing. */
+function locate(
+  fault: ConfigFault & { readonly keys?: readonly PropertyKey[] },
+  document: Document,
+  lines: LineCounter,
+): ConfigFault {
+  if (fault.variable !== undefined) return fault
+  const offset = offsetOf(document, pathKeys(fault.path))
+  if (offset === undefined) return fault
+  const { line, col } = lines.linePos(offset)
+  return { ...fault, line, column: col }
+}
+
+function offsetOf(document: Document, keys: readonly (string | number)[]): number | undefined {
+  for (let length = keys.length; length > 0; length -= 1) {
+    const holder: unknown = length === 1 ? document.contents : document.getIn(keys.slice(0, length - 1), true)
+    const last = keys[length - 1]
+    if (typeof last === 'string' && typeof holder === 'object' && holder !== null && 'items' in holder) {
+      for (const pair of holder.items as readonly { readonly key?: unknown }[]) {
+        if (isNode(pair.key) && 'value' in pair.key && pair.key.value === last) return pair.key.range?.[0]
+      }
+    }
+    const node: unknown = document.getIn(keys.slice(0, length), true)
+    if (isNode(node)) return node.range?.[0]
+  }
+  return undefined
+}
+
+/** The keys of a path as `pathText` writes it. */
+function pathKeys(path: string): readonly (string | number)[] {
+  const keys: (string | number)[] = []
+  for (const match of path.matchAll(/\[(?<index>\d+)\]|\[(?<quoted>"(?:[^"\\]|\\.)*")\]|(?<word>[$\w-]+)/g)) {
+    const { index, quoted, word } = match.groups ?? {}
+    if (index !== undefined) keys.push(Number(index))
+    else if (quoted !== undefined) keys.push(JSON.parse(quoted) as string)
+    else if (word !== undefined) keys.push(word)
+  }
+  return keys
+}

@@ -1,0 +1,138 @@
+/** Turns a document (what YAML or JSON said) and the environment into a {@link Config}, or into every fault at once. Pure; opens nothing. */
+import { isAbsolute, resolve } from 'node:path'
+import { checkMeaning, type MeaningContext } from './check.ts'
+import { applyOverrides, readOverrides, type Environment, type Override } from './environment.ts'
+import { describeIssues, pathText, type ConfigFault, type RawFault } from './faults.ts'
+import { configSchema, type Config } from './schema.ts'
+
+/** The outcome of reading a configuration: all of it, or all that is wrong with it. */
+export type ParsedConfig =
+  { readonly ok: true; readonly config: Config } | { readonly ok: false; readonly faults: readonly ConfigFault[] }
+
+/** What a document is read with. */
+export interface ParseOptions extends MeaningContext {
+  /** Overrides by variable name; default none. */
+  readonly environment?: Environment
+  /** Absolute folder that relative paths start from; default: they stay as they are. */
+  readonly folder?: string
+}
+
+/** Places tried before giving up on finding further faults; each round takes the faulty parts out and looks again. */
+const MAX_ROUNDS = 8
+
+/** Reads a whole configuration. `null` and `undefined` (an empty file) are a configuration of defaults. */
+export function parseConfig(document: unknown, options: ParseOptions = {}): ParsedConfig {
+  const { overrides, misspelt } = readOverrides(options.environment ?? {})
+  const whole = applyOverrides(document ?? {}, overrides)
+  const faults: ConfigFault[] = misspelt.map(({ variable, hint }) => ({
+    code: 'unknown_variable',
+    path: '',
+    variable,
+    message: 'no such setting',
+    hint,
+  }))
+  const { config, found } = parseAll(whole, options)
+  for (const { keys, ...fault } of found) faults.push(placed(fault, keys, overrides))
+  if (config === undefined || faults.length > 0) return { ok: false, faults }
+  return { ok: true, config: options.folder === undefined ? config : resolvePaths(config, options.folder) }
+}
+
+/**
+ * The schema stops at the first kind of fault of a section: what is only wrong in the light of the rest is then not looked at. So the faulty parts are
+ * taken out and the rest is checked again, until it holds; what a removal itself causes (a field that is missing now) is not told.
+ */
+function parseAll(
+  whole: unknown,
+  context: MeaningContext,
+): { readonly config?: Config; readonly found: readonly RawFault[] } {
+  const found: RawFault[] = []
+  const removed: (readonly PropertyKey[])[] = []
+  let document: unknown = whole
+  for (let round = 0; round < MAX_ROUNDS; round += 1) {
+    const result = configSchema.safeParse(document)
+    if (result.success) {
+      const config: Config = result.data
+      found.push(...checkMeaning(config, context).filter((fault) => !isAftermath(fault.keys, removed)))
+      return { config, found }
+    }
+    const fresh = describeIssues(result.error.issues, document)
+    found.push(...fresh.filter((fault) => !isAftermath(fault.keys, removed)))
+    const places = fresh.map((fault) => fault.keys)
+    if (places.some((keys) => keys.length === 0)) return { found }
+    document = structuredClone(document)
+    for (const keys of places) removed.push(remove(document, keys))
+  }
+  return { found }
+}
+
+/** Whether a fault is at, or around, something that was taken out before. */
+function isAftermath(keys: readonly PropertyKey[], removed: readonly (readonly PropertyKey[])[]): boolean {
+  return removed.some((gone) => keys.every((key, index) => gone[index] === key))
+}
+
+/** Takes out the value at a path; what is missing already, or an item of a list, takes what holds it along. Says what went. */
+function remove(document: unknown, keys: readonly PropertyKey[]): readonly PropertyKey[] {
+  for (let length = keys.length; length > 0; length -= 1) {
+    const path = keys.slice(0, length)
+    const holder = path
+      .slice(0, -1)
+      .reduce<unknown>((value, key) => (isRecord(value) ? value[key] : undefined), document)
+    const last = path.at(-1)
+    if (last === undefined || !isRecord(holder) || Array.isArray(holder) || !Object.hasOwn(holder, last)) continue
+    Reflect.deleteProperty(holder, last)
+    return path
+  }
+  return keys
+}
+
+function isRecord(value: unknown): value is Record<PropertyKey, unknown> {
+  return typeof value === 'object' && value !== null
+}
+
+function placed(
+  fault: Omit<ConfigFault, 'path'>,
+  keys: readonly PropertyKey[],
+  overrides: readonly Override[],
+): ConfigFault {
+  const override = overrides.find(({ path }) => path.every((name, index) => keys[index] === name))
+  return { ...fault, path: pathText(keys), ...(override === undefined ? {} : { variable: override.variable }) }
+}
+
+function resolvePaths(config: Config, folder: string): Config {
+  const file = (path: string): string => (isAbsolute(path) ? path : resolve(folder, path))
+  const listening = <T extends Config['listen']['admin']>(address: T): T =>
+    address?.kind === 'unix' ? { ...address, path: file(address.path) } : address
+  const { tls, admin, proxy } = config.listen
+  const { upstream } = config.network
+  return {
+    ...config,
+    state: file(config.state),
+    audit: { ...config.audit, path: file(config.audit.path) },
+    listen: {
+      ...config.listen,
+      proxy: proxy.map(listening),
+      admin: listening(admin),
+      ...(tls === undefined
+        ? {}
+        : {
+            tls: {
+              ...tls,
+              cert: file(tls.cert),
+              key: file(tls.key),
+              ...(tls.clientCa === undefined ? {} : { clientCa: file(tls.clientCa) }),
+            },
+          }),
+    },
+    issuers: config.issuers.map((issuer) => ({
+      ...issuer,
+      ...(issuer.jwks === undefined || /^https?:/i.test(issuer.jwks) ? {} : { jwks: file(issuer.jwks) }),
+      ...(issuer.secretFile === undefined ? {} : { secretFile: file(issuer.secretFile) }),
+    })),
+    network: {
+      ...config.network,
+      ...(upstream?.credentialsFile === undefined
+        ? {}
+        : { upstream: { ...upstream, credentialsFile: file(upstream.credentialsFile) } }),
+    },
+  }
+}
