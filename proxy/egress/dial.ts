@@ -1,6 +1,13 @@
 /** Opens the connections that were permitted, by address literal; no other file of the product opens one, and this one never asks DNS. */
 import net from 'node:net'
 import type { IpAddress, Permit } from '../../policies/index.ts'
+import { raceStaggered } from './staggered.ts'
+
+/** What `dial` needs of a relay side. */
+export interface AttachableSide {
+  /** Called as soon as the socket is connected, before it reads. */
+  attach(socket: net.Socket): void
+}
 
 /** A side of the relay that is made before its socket: `onread` goes to `net.connect`, then the socket is attached. */
 export interface NewSide<S extends AttachableSide> {
@@ -8,17 +15,12 @@ export interface NewSide<S extends AttachableSide> {
   readonly onread: net.OnReadOpts
 }
 
-/** What `dial` needs of a relay side. */
-export interface AttachableSide {
-  attach(socket: net.Socket): void
-}
-
 /** How to dial. */
 export interface DialOptions {
   /** For all attempts together, in milliseconds. */
   readonly timeoutMs: number
   /** Gives up; the promise then rejects with the signal's reason. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
 }
 
 /** Why nothing could be connected; each is also a reason of the wire. */
@@ -42,15 +44,147 @@ export interface Dialled<S> {
   readonly connectMs: number
 }
 
+/** From one attempt to the next. @see RFC 8305 section 5, which recommends 250 ms */
+const ATTEMPT_DELAY_MS = 250
+/** A name with dozens of silent addresses costs so many sockets and no more. */
+const MAX_ATTEMPTS = 10
+
 /**
- * Connects to one of the permit's addresses, in turn (RFC 8305: families interleaved, 250 ms apart).
- * @throws the signal's reason when it aborts; `TypeError` for a permit without addresses
+ * Connects to one of the permit's addresses, in turn (families interleaved, 250 ms apart, at most ten).
+ * With `makeSide` the socket reads through the side's `onread`, and stays open for writing when the other end has finished.
+ * @throws (rejects) the signal's reason when it aborts; `TypeError` for a permit without addresses
+ * @see RFC 8305 section 4 for the order
  */
 export function dial(permit: Permit, options: DialOptions): Promise<Dialled<undefined> | DialFailure>
 export function dial<S extends AttachableSide>(
   permit: Permit,
   options: DialOptions & { readonly makeSide: () => NewSide<S> },
 ): Promise<Dialled<S> | DialFailure>
-export function dial(_permit: Permit, _options: DialOptions): Promise<never> {
-  return Promise.reject(new Error('not built yet'))
+export function dial<S extends AttachableSide>(
+  permit: Permit,
+  options: ConnectOptions<S>,
+): Promise<Dialled<S | undefined> | DialFailure> {
+  return connectAny(permit.addresses, permit.destination.port, options)
+}
+
+/**
+ * Connects to a proxy of the operator's own, which no policy judges. Only `upstream.ts` may call it (a test sees to that).
+ * @throws as {@link dial}
+ */
+export function dialOperatorProxy<S extends AttachableSide>(
+  addresses: readonly IpAddress[],
+  port: number,
+  options: ConnectOptions<S>,
+): Promise<Dialled<S | undefined> | DialFailure> {
+  return connectAny(addresses, port, options)
+}
+
+/** IPv6 and IPv4 in turn, IPv6 first, each in the order in which they were answered. */
+export function interleaveFamilies(addresses: readonly IpAddress[]): readonly IpAddress[] {
+  const six = addresses.filter((address) => address.family === 6)
+  const four = addresses.filter((address) => address.family === 4)
+  const longer = Math.max(six.length, four.length)
+  return Array.from({ length: longer }, (_, place) => [six[place], four[place]])
+    .flat()
+    .filter((address) => address !== undefined)
+}
+
+interface ConnectOptions<S extends AttachableSide> extends DialOptions {
+  readonly makeSide?: (() => NewSide<S>) | undefined
+  /** Whether writing goes on when the other end has finished; only a relay side knows how to end that, so it is the default with one. */
+  readonly allowHalfOpen?: boolean | undefined
+}
+
+type Outcome<S> = { readonly ok: true; readonly socket: net.Socket; readonly side: S; readonly address: IpAddress } | DialReason
+
+async function connectAny<S extends AttachableSide>(
+  addresses: readonly IpAddress[],
+  port: number,
+  options: ConnectOptions<S>,
+): Promise<Dialled<S | undefined> | DialFailure> {
+  if (addresses.length === 0) throw new TypeError('nothing to dial: the permit holds no address')
+  const startedMs = performance.now()
+  const { winner, failures, timedOut } = await raceStaggered<IpAddress, Outcome<S | undefined>>(
+    interleaveFamilies(addresses).slice(0, MAX_ATTEMPTS),
+    (address, settle) => connectOne(address, port, options, settle),
+    {
+      delayMs: ATTEMPT_DELAY_MS,
+      timeoutMs: options.timeoutMs,
+      signal: options.signal,
+      isWin: (outcome) => typeof outcome !== 'string',
+    },
+  )
+  const connectMs = performance.now() - startedMs
+  if (winner !== undefined && typeof winner !== 'string') return { ...winner, connectMs }
+  return { ok: false, reason: timedOut ? 'connect_timeout' : worthiest(failures), connectMs }
+}
+
+function connectOne<S extends AttachableSide>(
+  address: IpAddress,
+  port: number,
+  options: ConnectOptions<S>,
+  settle: (outcome: Outcome<S | undefined>) => void,
+): () => void {
+  const made = options.makeSide?.()
+  const socket = net.connect({
+    host: literal(address),
+    port,
+    lookup: refuseLookup,
+    noDelay: true,
+    allowHalfOpen: options.allowHalfOpen ?? made !== undefined,
+    ...(made && { onread: made.onread }),
+  })
+  socket.once('connect', onConnect)
+  socket.once('error', onError)
+  return () => {
+    socket.off('connect', onConnect)
+    socket.destroy()
+  }
+
+  function onConnect(): void {
+    socket.off('error', onError)
+    socket.on('error', ignore)
+    // In this very turn: what the origin says first is read right after it.
+    made?.side.attach(socket)
+    settle({ ok: true, socket, side: made?.side, address })
+  }
+
+  function onError(error: NodeJS.ErrnoException): void {
+    socket.on('error', ignore)
+    socket.destroy()
+    settle(reasonFor(error))
+  }
+}
+
+/** The text of an address, which must be one that `net` takes as it is: it looks anything else up. */
+function literal(address: IpAddress): string {
+  if (net.isIP(address.text) !== address.family) throw new TypeError('an address to dial must be a literal')
+  return address.text
+}
+
+/** Reached only if {@link literal} were wrong. */
+function refuseLookup(): never {
+  throw new TypeError('dialling never asks DNS')
+}
+
+function ignore(): void {
+  // The socket's `close` follows, and tells the caller.
+}
+
+function reasonFor(error: NodeJS.ErrnoException): DialReason {
+  switch (error.code) {
+    case 'ECONNREFUSED':
+    case 'ECONNRESET':
+      return 'connect_refused'
+    case 'ETIMEDOUT':
+      return 'connect_timeout'
+    default:
+      return 'connect_unreachable'
+  }
+}
+
+/** Of several failures the one that says most: somebody answered, nobody answered, there is no way there. */
+function worthiest(failures: readonly (DialReason | object)[]): DialReason {
+  const order: readonly DialReason[] = ['connect_refused', 'connect_timeout', 'connect_unreachable']
+  return order.find((reason) => failures.includes(reason)) ?? 'connect_unreachable'
 }
