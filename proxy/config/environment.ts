@@ -47,17 +47,21 @@ export function readOverrides(environment: Environment): Overrides {
 export function applyOverrides(document: unknown, overrides: readonly Override[]): unknown {
   if (overrides.length === 0 || typeof document !== 'object' || document === null || Array.isArray(document))
     return document
-  const result = structuredClone(document) as Record<string, unknown>
+  const result: Section = { ...document }
   for (const { path, value } of overrides) {
     let section = result
-    for (const name of path.slice(0, -1)) {
-      const nested = section[name]
-      section = section[name] = typeof nested === 'object' && nested !== null ? nested : {}
-    }
+    for (const name of path.slice(0, -1)) section = section[name] = sectionOf(section[name])
     const last = path.at(-1)
     if (last !== undefined) section[last] = value
   }
   return result
+}
+
+type Section = Record<string, unknown>
+
+/** A copy, so that the document stays as it is; what is no section gives way. */
+function sectionOf(value: unknown): Section {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {}
 }
 
 function valueOf(field: Field, text: string): unknown {

@@ -49,7 +49,10 @@ export function parseConfigText(text: string, options: ParseOptions): ParsedConf
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, merge: false })
   if (document.errors.length > 0)
     return { ok: false, faults: document.errors.map((error) => syntaxFault(error, lines)) }
-  const result = parseConfig(document.toJS({ maxAliasCount: 100 }) as unknown, options)
+  const plain = toPlain(document)
+  if (plain === undefined)
+    return { ok: false, faults: [{ code: 'syntax', path: '', message: 'holds too many aliases' }] }
+  const result = parseConfig(plain.value, options)
   if (result.ok) return result
   return { ok: false, faults: result.faults.map((fault) => locate(fault, document, lines)) }
 }
@@ -67,6 +70,15 @@ async function readText(file: string): Promise<string> {
   } catch (error) {
     if (error instanceof ConfigError) throw error
     throw new ConfigError([unreadable(reasonOf(error))], file)
+  }
+}
+
+/** The plain value; `undefined` for a file whose aliases multiply (the library throws then). */
+function toPlain(document: Document): { readonly value: unknown } | undefined {
+  try {
+    return { value: document.toJS({ maxAliasCount: 100 }) }
+  } catch {
+    return undefined
   }
 }
 

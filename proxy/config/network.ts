@@ -58,7 +58,7 @@ export const networkSection = z
           z.array(z.string().min(1)).min(1).max(32),
         ]),
       )
-      .default({})
+      .prefault({})
       .describe(
         'Fixed answers, asked before DNS: a name and its address or addresses. They are judged like any other.',
       ),

@@ -2,7 +2,7 @@
 import { isAbsolute, resolve } from 'node:path'
 import { checkMeaning, type MeaningContext } from './check.ts'
 import { applyOverrides, readOverrides, type Environment, type Override } from './environment.ts'
-import { describeIssues, pathText, type ConfigFault, type RawFault } from './faults.ts'
+import { describeIssues, pathText, valueAt, type ConfigFault, type RawFault } from './faults.ts'
 import { configSchema, type Config } from './schema.ts'
 
 /** The outcome of reading a configuration: all of it, or all that is wrong with it. */
@@ -59,8 +59,11 @@ function parseAll(
     found.push(...fresh.filter((fault) => !isAftermath(fault.keys, removed)))
     const places = fresh.map((fault) => fault.keys)
     if (places.some((keys) => keys.length === 0)) return { found }
-    document = structuredClone(document)
-    for (const keys of places) removed.push(remove(document, keys))
+    for (const keys of places) {
+      const path = removable(document, keys)
+      document = without(document, path)
+      removed.push(path, keys)
+    }
   }
   return { found }
 }
@@ -70,19 +73,27 @@ function isAftermath(keys: readonly PropertyKey[], removed: readonly (readonly P
   return removed.some((gone) => keys.every((key, index) => gone[index] === key))
 }
 
-/** Takes out the value at a path; what is missing already, or an item of a list, takes what holds it along. Says what went. */
-function remove(document: unknown, keys: readonly PropertyKey[]): readonly PropertyKey[] {
+/** Where to take out what is wrong at a path: what is missing already, or an item of a list, takes along what holds it. */
+function removable(document: unknown, keys: readonly PropertyKey[]): readonly PropertyKey[] {
   for (let length = keys.length; length > 0; length -= 1) {
-    const path = keys.slice(0, length)
-    const holder = path
-      .slice(0, -1)
-      .reduce<unknown>((value, key) => (isRecord(value) ? value[key] : undefined), document)
-    const last = path.at(-1)
-    if (last === undefined || !isRecord(holder) || Array.isArray(holder) || !Object.hasOwn(holder, last)) continue
-    Reflect.deleteProperty(holder, last)
-    return path
+    const holder = valueAt(document, keys.slice(0, length - 1))
+    const last = keys[length - 1]
+    if (last !== undefined && isRecord(holder) && !Array.isArray(holder) && Object.hasOwn(holder, last))
+      return keys.slice(0, length)
   }
   return keys
+}
+
+/** A copy without the value at a path. Only what lies on the path is copied: two places of a file may share a value by an alias. */
+function without(document: unknown, [key, ...rest]: readonly PropertyKey[]): unknown {
+  if (key === undefined || !isRecord(document)) return document
+  const copy = (Array.isArray(document) ? [...(document as unknown[])] : { ...document }) as Record<
+    PropertyKey,
+    unknown
+  >
+  if (rest.length === 0) Reflect.deleteProperty(copy, key)
+  else copy[key] = without(copy[key], rest)
+  return copy
 }
 
 function isRecord(value: unknown): value is Record<PropertyKey, unknown> {

@@ -61,7 +61,7 @@ export type Config = DeepReadonly<z.output<typeof configSchema>>
 export type IssuerConfig = Config['issuers'][number]
 
 /** What a file may hold: every field optional, spellings as documented. */
-export type ConfigInput = z.input<typeof configSchema>
+export type ConfigInput = DeepReadonly<z.input<typeof configSchema>>
 
 type DeepReadonly<T> = T extends readonly (infer Item)[]
   ? readonly DeepReadonly<Item>[]

@@ -11,7 +11,7 @@ const SECONDS = /^\d+(\.\d+)?(ms|s|m|h)?$/
 const BYTES = /^\d+(\.\d+)? ?(B|[KMGT]i?B)?$/
 
 /** A check inside a schema says what is wrong, and what would be right. */
-export function complain(context: z.core.$RefinementCtx, message: string, hint?: string, path?: PropertyKey[]): never {
+export function complain(context: z.core.$RefinementCtx, message: string, hint?: string, path?: PropertyKey[]): void {
   context.issues.push({
     code: 'custom',
     message,
@@ -86,7 +86,7 @@ export function found(input: unknown): string {
   if (input === null) return 'an empty value'
   if (Array.isArray(input)) return 'a list'
   if (typeof input === 'object') return 'a section'
-  const text = typeof input === 'string' ? input : JSON.stringify(input)
+  const text = typeof input === 'string' ? input : typeof input === 'number' ? input.toString() : JSON.stringify(input)
   return `\`${text.length > 40 ? `${text.slice(0, 24)}…` : text}\``
 }
 
