@@ -1,0 +1,45 @@
+/** What may go out, and why. Pure: no sockets, files, clock or randomness. */
+export { contains, IpAddress, parseAddress, parseRange, type AddressRange } from './address.ts'
+export {
+  decideAddresses,
+  decideName,
+  decideUnresolved,
+  isPermit,
+  stillAllowed,
+  type Allow,
+  type Deny,
+  type DenyReason,
+  type Layers,
+  type NameAllow,
+  type Permit,
+  type Report,
+} from './decide.ts'
+export { authorityText, destinationOf, hostText, parseAuthority, type Destination } from './destination.ts'
+export { parseNat64Prefix, type EmbeddingForm } from './embedded.ts'
+export { parseEntry, type Entry, type EntryContext, type EntrySets, type HostEntry, type PresetEntry } from './entry.ts'
+export { SallyportError, type ErrorCode } from './error.ts'
+export { parseHostName, type HostName } from './host.ts'
+export type { Layer, LayerName, LayerReason } from './layer.ts'
+export { faulty, parsed, quoted, type Checked, type Fault, type LocatedFault, type Parsed } from './parsed.ts'
+export {
+  compileDeniedHosts,
+  compilePolicy,
+  egressPolicySchema,
+  layerPolicySchema,
+  parsePolicy,
+  parseSets,
+  type CompiledPolicy,
+  type EgressPolicy,
+  type EgressPolicyData,
+  type StaticPolicy,
+} from './policy.ts'
+export type { PortRange } from './ports.ts'
+export { PRESETS, type Preset } from './presets/index.ts'
+export {
+  judgeAddress,
+  judgeEndpoint,
+  parseNetworkRules,
+  type AddressVerdict,
+  type NetworkRules,
+  type OwnListener,
+} from './special-purpose.ts'

@@ -1,0 +1,152 @@
+/** What is a policy? Read from data with every fault at once, and compiled into what decisions look up. */
+import { z } from 'zod'
+import { parseEntry, type Entry, type EntryContext, type EntrySets, type HostEntry } from './entry.ts'
+import { HostTable } from './host-table.ts'
+import { faulty, quoted, type Checked, type LocatedFault } from './parsed.ts'
+import { findPreset } from './presets/index.ts'
+
+/** A policy as the host of sandboxes writes it. Whatever is not allowed is denied. */
+export type EgressPolicy =
+  /** The default everywhere. */
+  | { readonly kind: 'deny-all' }
+  /** Public addresses only, still audited. */
+  | { readonly kind: 'allow-all' }
+  /** An empty list denies all; a denied host wins over an allowed one. */
+  | { readonly kind: 'static'; readonly allowedHosts: readonly string[]; readonly deniedHosts?: readonly string[] | undefined }
+  /** Entries that the host's own code looks up; parameterless on purpose: the closure knows the tenant. */
+  | { readonly kind: 'resolver'; readonly resolve: () => Promise<readonly string[]> }
+  /** One of the gateway's own named policies. */
+  | { readonly kind: 'named'; readonly name: string }
+
+/** A policy that fits in a file or a token. */
+export type EgressPolicyData = Exclude<EgressPolicy, { readonly kind: 'resolver' }>
+
+/** What a layer says, ready to be asked. `unavailable`: could not be read or found, and denies. */
+export type CompiledPolicy =
+  | { readonly kind: 'deny-all' }
+  | { readonly kind: 'allow-all' }
+  | StaticPolicy
+  | { readonly kind: 'named'; readonly name: string }
+  | { readonly kind: 'unavailable' }
+
+/** Two compiled lists; immutable. */
+export interface StaticPolicy {
+  readonly kind: 'static'
+  /** `any` only for the operator's own list of denied hosts, which stands beside the ceiling and grants nothing more. */
+  readonly allowed: HostTable | 'any'
+  readonly denied: HostTable
+  /** Canonical texts, in the order of the list. */
+  readonly allowedHosts: readonly string[]
+  readonly deniedHosts: readonly string[]
+}
+
+/** Entries in one list, before sets are expanded. */
+const MAX_ENTRIES = 10_000
+
+const hostList = z.array(z.string()).max(MAX_ENTRIES)
+const shapes = {
+  denyAll: z.strictObject({ kind: z.literal('deny-all') }),
+  allowAll: z.strictObject({ kind: z.literal('allow-all') }),
+  static: z.strictObject({ kind: z.literal('static'), allowedHosts: hostList, deniedHosts: hostList.optional() }),
+  named: z.strictObject({ kind: z.literal('named'), name: z.string().min(1).max(100) }),
+}
+const mode = { mode: z.enum(['enforce', 'report']).optional() }
+
+/** A policy as data, such as a token's `egress`; unknown members are refused. */
+export const egressPolicySchema = z.discriminatedUnion('kind', [
+  shapes.denyAll,
+  shapes.allowAll,
+  shapes.static,
+  shapes.named,
+])
+
+/** The same with a `mode`, which only an operator's or a tenant's layer may have. */
+export const layerPolicySchema = z.discriminatedUnion('kind', [
+  shapes.denyAll.extend(mode),
+  shapes.allowAll.extend(mode),
+  shapes.static.extend(mode),
+  shapes.named.extend(mode),
+])
+
+/** Reads and compiles a policy from unknown data, with every fault and where it is. */
+export function parsePolicy(input: unknown, context: EntryContext): Checked<CompiledPolicy> {
+  const shape = egressPolicySchema.safeParse(input)
+  if (shape.success) return compilePolicy(shape.data, context)
+  const faults = shape.error.issues.map(({ path, message }) => ({
+    path: pathText(path),
+    code: 'policy_shape',
+    message: lowerFirst(message),
+  }))
+  return { ok: false, faults }
+}
+
+/** Compiles a policy; the faults of all entries come at once, each with its path. */
+export function compilePolicy(policy: EgressPolicyData, context: EntryContext): Checked<CompiledPolicy> {
+  if (policy.kind !== 'static') return { ok: true, value: policy }
+  const allowed = parseEntries(policy.allowedHosts, 'allowedHosts', context)
+  const denied = parseEntries(policy.deniedHosts ?? [], 'deniedHosts', context)
+  if (!allowed.ok || !denied.ok) {
+    return { ok: false, faults: [allowed, denied].flatMap((list) => (list.ok ? [] : list.faults)) }
+  }
+  return { ok: true, value: staticPolicy(allowed.value, denied.value) }
+}
+
+/** Compiles the operator's own `deniedHosts`: a layer named `ceiling`, placed first, that allows all the rest. */
+export function compileDeniedHosts(deniedHosts: readonly string[], context: EntryContext): Checked<StaticPolicy> {
+  const denied = parseEntries(deniedHosts, 'deniedHosts', context)
+  return denied.ok ? { ok: true, value: staticPolicy('any', denied.value) } : denied
+}
+
+/** Reads the operator's own sets. A set may name a shipped set, not another of its kind; a shipped name is taken. */
+export function parseSets(sets: Readonly<Record<string, readonly string[]>>): Checked<EntrySets> {
+  const faults: LocatedFault[] = []
+  const read = new Map<string, readonly HostEntry[]>()
+  for (const [name, texts] of Object.entries(sets)) {
+    const nameFault = setNameFault(name)
+    if (nameFault !== undefined) faults.push({ path: name, ...nameFault })
+    const entries = parseEntries(texts, name, { from: 'file' })
+    if (entries.ok) read.set(name, entries.value.flatMap((entry) => (entry.kind === 'preset' ? entry.entries : [entry])))
+    else faults.push(...entries.faults)
+  }
+  return faults.length > 0 ? { ok: false, faults } : { ok: true, value: read }
+}
+
+function setNameFault(name: string): { code: string; message: string } | undefined {
+  const isTaken = findPreset(name) !== undefined
+  if (isTaken) return faulty('preset', `${quoted(name)} is the name of a shipped set; choose another`).fault
+  if (/^[a-z0-9][a-z0-9-]{0,62}$/.test(name)) return undefined
+  return faulty('preset', `${quoted(name)} is no name for a set; use lower-case letters, digits and \`-\``).fault
+}
+
+/** Repeated entries count once. */
+function parseEntries(texts: readonly string[], path: string, context: EntryContext): Checked<readonly Entry[]> {
+  if (texts.length > MAX_ENTRIES) {
+    return { ok: false, faults: [{ path, code: 'length', message: `a list holds at most ${MAX_ENTRIES} entries` }] }
+  }
+  const faults: LocatedFault[] = []
+  const entries = new Map<string, Entry>()
+  for (const [index, text] of texts.entries()) {
+    const entry = parseEntry(text, context)
+    if (entry.ok) entries.set(entry.value.text, entry.value)
+    else faults.push({ path: `${path}[${index}]`, ...entry.fault })
+  }
+  return faults.length > 0 ? { ok: false, faults } : { ok: true, value: [...entries.values()] }
+}
+
+function staticPolicy(allowed: readonly Entry[] | 'any', denied: readonly Entry[]): StaticPolicy {
+  return Object.freeze({
+    kind: 'static',
+    allowed: allowed === 'any' ? allowed : new HostTable(allowed, 'default'),
+    denied: new HostTable(denied, 'every'),
+    allowedHosts: Object.freeze(allowed === 'any' ? [] : allowed.map(({ text }) => text)),
+    deniedHosts: Object.freeze(denied.map(({ text }) => text)),
+  })
+}
+
+function pathText(path: readonly PropertyKey[]): string {
+  return path.map((part, index) => (typeof part === 'number' ? `[${part}]` : `${index === 0 ? '' : '.'}${String(part)}`)).join('')
+}
+
+function lowerFirst(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1)
+}

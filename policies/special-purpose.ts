@@ -1,0 +1,115 @@
+/**
+ * Which addresses may never be dialled, whatever a policy says? Special-purpose addresses, what embeds one, and the
+ * gateway itself. Only the operator's `network.allowPrivate` lifts any of it, and never the last.
+ */
+import { contains, parseAddress, parseRange, unmapped } from './address.ts'
+import type { AddressRange, IpAddress } from './address.ts'
+import { embeddedIn, parseNat64Prefix, type EmbeddingForm } from './embedded.ts'
+import type { Checked, LocatedFault, Parsed } from './parsed.ts'
+import { GLOBAL_UNICAST, IPV4_BLOCKS, IPV6_BLOCKS } from './special-purpose-blocks.ts'
+
+/** What the operator says about addresses; see {@link parseNetworkRules}. */
+export interface NetworkRules {
+  /** Special-purpose ranges that may be dialled all the same. */
+  readonly allowPrivate: readonly AddressRange[]
+  /** NAT64 prefixes beside the well-known ones. */
+  readonly nat64Prefixes: readonly EmbeddingForm[]
+  /** The gateway's own listeners: never reachable through it. */
+  readonly own: readonly OwnListener[]
+}
+
+/** A TCP listener of the gateway. */
+export interface OwnListener {
+  /** What it is bound to; `any` for a wildcard bind: then loopback and `localAddresses` all lead to it. */
+  readonly addresses: readonly IpAddress[] | 'any'
+  /** The addresses of this machine's interfaces. */
+  readonly localAddresses: readonly IpAddress[]
+  readonly port: number
+}
+
+/** What an address is. */
+export interface AddressVerdict {
+  readonly prohibited: boolean
+  /** `public`, or a stable word for the block (`private`, `metadata`, …) or the form (`mapped`, `nat64`, …). */
+  readonly class: string
+}
+
+/** Reads the operator's settings; a single address counts as a range of one. Every fault, with its path. */
+export function parseNetworkRules(
+  settings: { readonly allowPrivate?: readonly string[]; readonly nat64Prefixes?: readonly string[] },
+  own: readonly OwnListener[] = [],
+): Checked<NetworkRules> {
+  const faults: LocatedFault[] = []
+  const allowPrivate: AddressRange[] = []
+  const nat64Prefixes: EmbeddingForm[] = []
+  for (const [index, text] of (settings.allowPrivate ?? []).entries()) {
+    const range = parseRangeOrAddress(text)
+    if (range.ok) allowPrivate.push(range.value)
+    else faults.push({ path: `allowPrivate[${index}]`, ...range.fault })
+  }
+  for (const [index, text] of (settings.nat64Prefixes ?? []).entries()) {
+    const range = parseNat64Prefix(text)
+    if (range.ok) nat64Prefixes.push(range.value)
+    else faults.push({ path: `nat64Prefixes[${index}]`, ...range.fault })
+  }
+  return faults.length > 0 ? { ok: false, faults } : { ok: true, value: { allowPrivate, nat64Prefixes, own } }
+}
+
+/** Judges what would be dialled. An address of the gateway's own listeners is of the class `own-listener`. */
+export function judgeEndpoint(address: IpAddress, port: number, rules: NetworkRules): AddressVerdict {
+  if (isOwnListener(address, port, rules)) return { prohibited: true, class: 'own-listener' }
+  return judgeAddress(address, rules)
+}
+
+/**
+ * Judges an address. Where it embeds IPv4 addresses in a known form, those are judged in its place; an ISATAP address
+ * is judged itself, and what it embeds as well.
+ */
+export function judgeAddress(address: IpAddress, rules: NetworkRules): AddressVerdict {
+  const { form, addresses } = embeddedIn(address, rules.nat64Prefixes)
+  const embedsProhibited = addresses.some((inner) => isProhibitedItself(inner, rules))
+  if (form !== undefined) return { prohibited: embedsProhibited, class: form }
+  const word = classOf(address)
+  if (word !== 'public') return { prohibited: embedsProhibited || !isLifted(address, rules), class: word }
+  return addresses.length === 0 ? PUBLIC : { prohibited: embedsProhibited, class: 'isatap' }
+}
+
+const PUBLIC: AddressVerdict = { prohibited: false, class: 'public' }
+
+/** On its own, whatever it embeds. */
+function isProhibitedItself(address: IpAddress, rules: NetworkRules): boolean {
+  return classOf(address) !== 'public' && !isLifted(address, rules)
+}
+
+function isLifted(address: IpAddress, rules: NetworkRules): boolean {
+  return rules.allowPrivate.some((range) => contains(range, address))
+}
+
+function classOf(address: IpAddress): string {
+  const blocks = address.family === 4 ? IPV4_BLOCKS : IPV6_BLOCKS
+  const block = blocks.find(({ range }) => contains(range, address))
+  if (block !== undefined) return block.class
+  return address.family === 4 || contains(GLOBAL_UNICAST, address) ? 'public' : 'unallocated'
+}
+
+/** The kernel takes an unspecified address to loopback, so `0.0.0.0` and `::` lead to any listener of this machine. */
+function isOwnListener(address: IpAddress, port: number, rules: NetworkRules): boolean {
+  const listeners = rules.own.filter((listener) => listener.port === port)
+  if (listeners.length === 0) return false
+  const reached = [address, ...embeddedIn(address, rules.nat64Prefixes).addresses]
+  return listeners.some(({ addresses, localAddresses }) =>
+    reached.some(({ text, family, bytes }) => {
+      if (text === '::' || (family === 4 && bytes[0] === 0)) return true
+      if (addresses !== 'any') return addresses.some((bound) => (unmapped(bound) ?? bound).text === text)
+      if (text === '::1' || (family === 4 && bytes[0] === 127)) return true
+      return localAddresses.some((local) => local.text === text)
+    }),
+  )
+}
+
+function parseRangeOrAddress(text: string): Parsed<AddressRange> {
+  if (text.includes('/')) return parseRange(text)
+  const address = parseAddress(text)
+  if (!address.ok) return address
+  return parseRange(`${text}/${address.value.bits.length}`)
+}
