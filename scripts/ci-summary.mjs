@@ -1,0 +1,24 @@
+/** Prints what was skipped and why, what failed, and the closing line of CI. Plain JavaScript: it runs on whatever Node is there. */
+import fs from 'node:fs'
+
+const status = Number(process.argv[2] ?? 0)
+const file = new URL('../test-artefacts/results.json', import.meta.url)
+if (!fs.existsSync(file)) {
+  console.log('no test results were written')
+  console.log('0 passed, 1 failed, 0 skipped')
+  process.exit(1)
+}
+const results = JSON.parse(fs.readFileSync(file, 'utf8'))
+for (const { name, assertionResults } of results.testResults) {
+  for (const { fullName, status: outcome } of assertionResults) {
+    if (outcome !== 'passed') console.log(`${outcome}: ${name.replace(process.cwd() + '/', '')}: ${fullName}`)
+  }
+}
+const skipped = results.numPendingTests + results.numTodoTests
+let failed = results.numFailedTests + results.testResults.filter((one) => one.status === 'failed' && one.assertionResults.length === 0).length
+if (status !== 0 && failed === 0) {
+  console.log('a step outside the tests failed; see above')
+  failed = 1
+}
+console.log(`${results.numPassedTests} passed, ${failed} failed, ${skipped} skipped`)
+process.exit(failed === 0 ? 0 : 1)
