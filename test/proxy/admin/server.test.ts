@@ -1,0 +1,101 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import http from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, expect, test } from 'vitest'
+import { createAdminServer, type AdminOptions, type AdminServer } from '../../../proxy/admin/server.ts'
+
+const LOOPBACK = { kind: 'tcp', host: '127.0.0.1', port: 0 } as const
+const undo: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const step of undo.splice(0).toReversed()) await step()
+})
+
+function make(options: Partial<AdminOptions> = {}): AdminServer {
+  const server = createAdminServer({
+    metrics: { render: () => Promise.resolve('sallyport_x 1\n'), contentType: 'text/plain; version=0.0.4' },
+    notReady: () => [],
+    publicKeys: () => ({ keys: [{ kty: 'OKP', kid: 'k1' }] }),
+    ...options,
+  })
+  undo.push(() => server.close())
+  return server
+}
+
+async function start(options: Partial<AdminOptions> = {}): Promise<number> {
+  const address = await make(options).listen(LOOPBACK)
+  return address.kind === 'tcp' ? address.port : 0
+}
+
+test('health says that the process answers', async () => {
+  const response = await fetch(`http://127.0.0.1:${await start({ notReady: () => ['draining'] })}/healthz`)
+  expect([response.status, await response.json()]).toEqual([200, { status: 'ok' }])
+  expect(response.headers.get('cache-control')).toBe('no-store')
+})
+
+test('readiness names what is missing', async () => {
+  let reasons: string[] = []
+  const port = await start({ notReady: () => reasons })
+  expect((await fetch(`http://127.0.0.1:${port}/readyz`)).status).toBe(200)
+  reasons = ['audit_unavailable']
+  const response = await fetch(`http://127.0.0.1:${port}/readyz`)
+  expect([response.status, await response.json()]).toEqual([
+    503,
+    { status: 'not_ready', reasons: ['audit_unavailable'] },
+  ])
+})
+
+test('metrics and public keys have their content types', async () => {
+  const port = await start()
+  const metrics = await fetch(`http://127.0.0.1:${port}/metrics`)
+  expect(metrics.headers.get('content-type')).toContain('version=0.0.4')
+  expect(await metrics.text()).toBe('sallyport_x 1\n')
+  const keys = await fetch(`http://127.0.0.1:${port}/.well-known/jwks.json`)
+  expect(keys.headers.get('content-type')).toContain('application/jwk-set+json')
+  expect(await keys.json()).toEqual({ keys: [{ kty: 'OKP', kid: 'k1' }] })
+})
+
+test('anything else is not found, and nothing can be changed', async () => {
+  const port = await start()
+  expect((await fetch(`http://127.0.0.1:${port}/v1/secrets`)).status).toBe(404)
+  expect((await fetch(`http://127.0.0.1:${port}/healthz`, { method: 'POST', body: 'x' })).status).toBe(404)
+})
+
+test('a fault inside is not told to whoever asks', async () => {
+  const port = await start({ publicKeys: () => Promise.reject(new Error('marker-of-a-fault')) })
+  const response = await fetch(`http://127.0.0.1:${port}/.well-known/jwks.json`)
+  expect([response.status, await response.text()]).toEqual([500, '{"error":"internal"}'])
+})
+
+test('it is no proxy: CONNECT and absolute targets lead nowhere', async () => {
+  const port = await start()
+  const closed = new Promise<string>((resolve) => {
+    const request = http.request({ port, host: '127.0.0.1', method: 'CONNECT', path: '127.0.0.1:1' })
+    request.on('connect', () => resolve('connected'))
+    request.on('response', (response) => resolve(String(response.statusCode)))
+    request.on('error', () => resolve('refused'))
+    request.end()
+  })
+  expect(await closed).not.toBe('connected')
+})
+
+test('a port in use is one clear line', async () => {
+  const port = await start()
+  await expect(make().listen({ ...LOOPBACK, port })).rejects.toMatchObject({
+    code: 'SALLYPORT_LISTEN_FAILED',
+    message: `admin listener: can't listen on \`127.0.0.1:${port}\`: it is in use`,
+  })
+})
+
+test('it listens on a unix socket', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'sallyport-admin-'))
+  undo.push(() => rm(folder, { recursive: true }))
+  const path = join(folder, 'admin.sock')
+  await make().listen({ kind: 'unix', path })
+  const status = await new Promise((resolve, reject) => {
+    http
+      .get({ socketPath: path, path: '/healthz' }, (response) => resolve(response.resume().statusCode))
+      .on('error', reject)
+  })
+  expect(status).toBe(200)
+})
