@@ -1,6 +1,6 @@
 /** Opens the connections that were permitted, by address literal; no other file of the product opens one, and this one never asks DNS. */
 import net from 'node:net'
-import type { IpAddress, Permit } from '../../policies/index.ts'
+import { isPermit, type IpAddress, type Permit } from '../../policies/index.ts'
 import { raceStaggered } from './staggered.ts'
 
 /** What `dial` needs of a relay side. */
@@ -52,7 +52,7 @@ const MAX_ATTEMPTS = 10
 /**
  * Connects to one of the permit's addresses, in turn (families interleaved, 250 ms apart, at most ten).
  * With `makeSide` the socket reads through the side's `onread`, and stays open for writing when the other end has finished.
- * @throws (rejects) the signal's reason when it aborts; `TypeError` for a permit without addresses
+ * @throws (rejects) the signal's reason when it aborts; `TypeError` for a permit without addresses, and for what is no permit
  * @see RFC 8305 section 4 for the order
  */
 export function dial(permit: Permit, options: DialOptions): Promise<Dialled<undefined> | DialFailure>
@@ -64,6 +64,8 @@ export function dial<S extends AttachableSide>(
   permit: Permit,
   options: ConnectOptions<S>,
 ): Promise<Dialled<S | undefined> | DialFailure> {
+  // The type says so; this is for a caller without types.
+  if (!isPermit(permit)) return Promise.reject(new TypeError('only a permit of `decideAddresses` can be dialled'))
   return connectAny(permit.addresses, permit.destination.port, options)
 }
 
