@@ -29,7 +29,7 @@ export type ConnectHead =
       readonly reason: 'request_malformed' | 'target_malformed' | 'head_too_large'
       /** What was wrong, in words for the client; repeats nothing of the input. */
       readonly detail: string
-      /** The raw target in latin1 where one could be told, for the audit line. */
+      /** The raw target in latin1 where one could be told, for the audit line; user information in it is replaced by `***`. */
       readonly target: string | undefined
     }
 
@@ -70,7 +70,7 @@ function parseWhole(text: string): ConnectHead {
   if (line === null) return malformed('the first line is not `CONNECT host:port HTTP/1.1` in CRLF', targetOf(text))
   const target = line[1] ?? ''
   if (!TARGET.test(target)) {
-    return { state: 'refused', reason: 'target_malformed', detail: 'the target is not host:port', target }
+    return { state: 'refused', reason: 'target_malformed', detail: 'the target is not host:port', target: withoutUser(target) }
   }
   return parseFields(text, line[0].length, target, line[2] === '0' ? '1.0' : '1.1')
 }
@@ -117,5 +117,11 @@ function malformed(detail: string, target: string | undefined): ConnectHead {
 
 /** What stands where a target should, of a head that can't be read; for the audit line only. */
 function targetOf(text: string): string | undefined {
-  return /^CONNECT ([^ \r\n]+)/.exec(text)?.[1]
+  const target = /^CONNECT ([^ \r\n]+)/.exec(text)?.[1]
+  return target === undefined ? undefined : withoutUser(target)
+}
+
+/** A user and password in a target are credentials, whoever put them there by mistake. */
+function withoutUser(target: string): string {
+  return target.replace(/^.*@/s, '***@')
 }

@@ -2,12 +2,16 @@
  * Plain HTTP in absolute form: each request is decided on its own and handed to its origin, streaming both ways.
  * `node:http` reads and writes the messages; what may pass is said in `http-head.ts` and `http-fields.ts`, and who may in the functions that are handed in.
  */
+import http from 'node:http'
 import type net from 'node:net'
 
 import type { Permit } from '../../policies/index.ts'
 import type { Clock } from '../clock.ts'
 import type { CloseReason } from '../reasons.ts'
 import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Refusal } from '../request.ts'
+import { ClientConnection } from './client-connection.ts'
+import { MAX_HEAD_BYTES } from './connect-head.ts'
+import { UpstreamAgent } from './upstream-connection.ts'
 
 /** A connection to the origin, or to the upstream proxy in its place. */
 export interface DialledPlain {
@@ -76,4 +80,84 @@ export interface ForwarderDeps {
   readonly idleTimeoutMs?: number
   /** How long a connection may stay open between requests; default 60,000. */
   readonly keepAliveTimeoutMs?: number
+}
+
+/** Serves plain HTTP on connections that others accept. */
+export interface Forwarder {
+  /** The server that reads the requests. It listens nowhere. */
+  readonly server: http.Server
+  /** Takes over a connection from its first unread byte. */
+  readonly serve: (socket: net.Socket, client: ClientInfo) => void
+  /** Closes idle connections now and every other one after the answer that it waits for. */
+  readonly drain: () => void
+  /** Breaks off what is left; idempotent. */
+  readonly close: () => void
+}
+
+/** Creates a forwarder; it opens and accepts nothing by itself. */
+export function createForwarder(deps: ForwarderDeps): Forwarder {
+  const agent = new UpstreamAgent()
+  const connections = new Map<net.Socket, ClientConnection>()
+  let draining = false
+  const server = createServer(deps)
+  const enqueue = (req: http.IncomingMessage, res: http.ServerResponse): void => connections.get(req.socket)?.enqueue(req, res)
+  server.on('request', enqueue)
+  server.on('checkContinue', enqueue)
+  server.on('checkExpectation', enqueue)
+  server.on('connect', (req: http.IncomingMessage, socket: net.Socket) => {
+    // Node has let go of this socket, its error listener included.
+    socket.on('error', () => socket.destroy())
+    connections.get(socket)?.refuseConnect(req)
+  })
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: net.Socket) => {
+    const connection = connections.get(socket)
+    if (connection === undefined) socket.destroy()
+    else connection.refuseUnreadable(error)
+  })
+  server.on('timeout', (socket: net.Socket) => connections.get(socket)?.idle())
+  return {
+    server,
+    serve: (socket, client) => {
+      const connection = new ClientConnection(socket, client, deps, agent)
+      connections.set(socket, connection)
+      socket.once('close', () => {
+        connections.delete(socket)
+        connection.closed()
+      })
+      server.emit('connection', socket)
+      if (draining) connection.drain()
+    },
+    drain: () => {
+      draining = true
+      for (const connection of connections.values()) connection.drain()
+    },
+    close: () => {
+      for (const connection of connections.values()) connection.breakOff()
+      agent.destroy()
+      server.close()
+    },
+  }
+}
+
+/** The limits of `node:http`, each one on purpose. */
+function createServer(deps: ForwarderDeps): http.Server {
+  const server = http.createServer({
+    // The head, request line included; past it, 431.
+    maxHeaderSize: MAX_HEAD_BYTES,
+    insecureHTTPParser: false,
+    // Looked for in `http-head.ts`, since Node's own answer would not be in our format.
+    requireHostHeader: false,
+    headersTimeout: deps.headTimeoutMs ?? 10_000,
+    // None: an upload may take long. `timeout` below ends one that stands still.
+    requestTimeout: 0,
+    keepAliveTimeout: deps.keepAliveTimeoutMs ?? 60_000,
+    connectionsCheckingInterval: Math.min(1_000, deps.headTimeoutMs ?? 1_000),
+    noDelay: true,
+  })
+  // Node drops what is past its limit without a word, so that a `Content-Length` could be missed. 32 KiB are limit enough.
+  server.maxHeadersCount = 0
+  server.timeout = deps.idleTimeoutMs ?? 300_000
+  // Node starts the check of `headersTimeout` when a server begins to listen, which this one never does.
+  server.emit('listening')
+  return server
 }

@@ -1,0 +1,269 @@
+/**
+ * One request that was let out, and its answer: streams both ways between a client and an origin, and ends exactly once.
+ * What must never happen here: an answer that was cut short and looks whole, or a byte of one answer in another.
+ * @see RFC 9110 section 15.2, RFC 9112 sections 6.3 and 9.3.1
+ */
+import http from 'node:http'
+import type net from 'node:net'
+
+import type { CloseReason } from '../reasons.ts'
+import type { Authorized } from '../request.ts'
+import type { Exchange } from './forward.ts'
+import { interimFields, requestFields, responseFields, trailerFields } from './http-fields.ts'
+import { readFraming, type Framing, type HttpHead } from './http-head.ts'
+import { MAX_HEAD_BYTES } from './connect-head.ts'
+import { breakOff, replyThenClose } from './linger.ts'
+import { originFaultReply, replyBytes, type OriginFault } from './reply.ts'
+import type { UpstreamAgent, UpstreamConnection } from './upstream-connection.ts'
+
+/** How many 1xx answers are passed on before the last one; more are a fault of the origin. */
+const MAX_INTERIM_ANSWERS = 16
+
+/** What an exchange is made of. */
+export interface ExchangeParts {
+  readonly req: http.IncomingMessage
+  readonly res: http.ServerResponse
+  readonly socket: net.Socket
+  readonly requestId: string
+  readonly head: HttpHead
+  /** What to send as the request-target: origin-form or `*`. */
+  readonly path: string
+  readonly authorized: Authorized
+  readonly upstream: UpstreamConnection
+  readonly agent: UpstreamAgent
+  /** The connection is to be closed after the answer. */
+  readonly isLastAnswer: () => boolean
+  /** Called once, when nothing of it flows any more; never before {@link beginExchange} has returned. */
+  readonly onEnd: (result: { readonly closeReason: CloseReason; readonly bytesIn: number; readonly bytesOut: number }) => void
+}
+
+/** An exchange, for the connection that it runs on. */
+export interface OwnExchange extends Exchange {
+  /** Ends it because the client's bytes turned out to be no request: with `reply`, if the answer has not begun. */
+  readonly refuse: (reply: Buffer) => void
+}
+
+/** Begins to stream. Throws, and has then sent nothing, if Node's writer does not take the request. */
+export function beginExchange(parts: ExchangeParts): OwnExchange {
+  return new RunningExchange(parts)
+}
+
+class RunningExchange implements OwnExchange {
+  readonly #parts: ExchangeParts
+  readonly #upReq: http.ClientRequest
+  readonly #reused: boolean
+  readonly #readBefore: number
+  readonly #writtenBefore: number
+  #interimAnswers = 0
+  #answered = false
+  #responseDone = false
+  #requestDone = false
+  #ended: { readonly bytesIn: number; readonly bytesOut: number } | undefined
+
+  constructor(parts: ExchangeParts) {
+    this.#parts = parts
+    const { upstream, req } = parts
+    this.#reused = upstream.used
+    this.#readBefore = upstream.socket.bytesRead
+    this.#writtenBefore = upstream.socket.bytesWritten
+    this.#upReq = http.request(requestOptions(parts))
+    this.#upReq.maxHeadersCount = 0
+    this.#listenToOrigin()
+    this.#listenToClient()
+    if (parts.head.framing.kind === 'none') {
+      this.#requestDone = true
+      this.#upReq.end()
+      req.resume()
+    } else {
+      req.pipe(this.#upReq, { end: false })
+      req.on('end', this.#onRequestEnd)
+    }
+  }
+
+  get bytesIn(): number {
+    return this.#ended?.bytesIn ?? this.#parts.upstream.socket.bytesRead - this.#readBefore
+  }
+
+  get bytesOut(): number {
+    return this.#ended?.bytesOut ?? this.#parts.upstream.socket.bytesWritten - this.#writtenBefore
+  }
+
+  cut(reason: CloseReason): void {
+    if (this.#ended !== undefined) return
+    this.#end(reason)
+    this.#dropUpstream()
+    breakOff(this.#parts.socket)
+  }
+
+  refuse(reply: Buffer): void {
+    if (this.#answered) return this.cut('error')
+    if (this.#ended === undefined) this.#endWith('error', reply)
+  }
+
+  #listenToOrigin(): void {
+    this.#upReq.on('response', this.#onResponse)
+    this.#upReq.on('information', this.#onInterim)
+    this.#upReq.on('upgrade', () => this.#originFailed('http_protocol_error'))
+    this.#upReq.on('error', (error: NodeJS.ErrnoException) => this.#onUpstreamError(error))
+    this.#upReq.on('close', () => this.#onUpstreamClose())
+  }
+
+  #listenToClient(): void {
+    const { req, res } = this.#parts
+    req.on('error', () => this.#clientLeft())
+    res.on('error', () => this.#clientLeft())
+    res.on('close', () => {
+      if (!res.writableFinished) this.#clientLeft()
+    })
+    res.on('finish', () => {
+      this.#responseDone = true
+      this.#endIfDone()
+    })
+  }
+
+  readonly #onRequestEnd = (): void => {
+    const trailers = trailerFields(this.#parts.req.rawTrailers)
+    if (trailers.length > 0) this.#upReq.addTrailers(trailers)
+    this.#upReq.end()
+    this.#requestDone = true
+    this.#endIfDone()
+  }
+
+  readonly #onInterim = ({ statusCode, rawHeaders }: http.InformationEvent): void => {
+    const { req, res, head, socket } = this.#parts
+    this.#interimAnswers += 1
+    if (this.#interimAnswers > MAX_INTERIM_ANSWERS) return this.#originFailed('http_protocol_error')
+    // RFC 9110 section 15.2: not to HTTP/1.0. A 100 that nobody waits for says nothing.
+    if (req.httpVersion === '1.0' || res.headersSent || (statusCode === 100 && !head.expectsContinue)) return
+    socket.write(interimBytes(statusCode, rawHeaders), 'latin1')
+  }
+
+  readonly #onResponse = (upRes: http.IncomingMessage): void => {
+    const { req, res, isLastAnswer } = this.#parts
+    if (this.#ended !== undefined) return
+    const framing = framingOf(upRes)
+    // A 407 would be taken for the gateway's own.
+    if (framing === undefined || upRes.statusCode === 407) return this.#originFailed('http_protocol_error')
+    upRes.on('error', () => this.#brokeOff())
+    if (isLastAnswer()) res.shouldKeepAlive = false
+    try {
+      const { statusCode = 502, httpVersion, rawHeaders } = upRes
+      res.writeHead(statusCode, upRes.statusMessage ?? '', responseFields({ statusCode, httpVersion, rawHeaders }, framing))
+    } catch {
+      // Node's writer is stricter than its reader in a few characters.
+      return this.#originFailed('http_protocol_error')
+    }
+    this.#answered = true
+    if (req.method === 'HEAD') upRes.resume()
+    else upRes.pipe(res, { end: false })
+    upRes.on('end', () => this.#onResponseEnd(upRes))
+    setImmediate(() => {
+      if (!upRes.readableDidRead && !res.writableEnded && !res.destroyed) res.flushHeaders()
+    })
+  }
+
+  #onResponseEnd(upRes: http.IncomingMessage): void {
+    if (!upRes.complete) return this.#brokeOff()
+    const { res } = this.#parts
+    const trailers = trailerFields(upRes.rawTrailers)
+    if (trailers.length > 0) res.addTrailers(trailers)
+    res.end()
+  }
+
+  #onUpstreamError(error: NodeJS.ErrnoException): void {
+    if (this.#answered) return
+    this.#originFailed(error.code?.startsWith('HPE_') === true ? 'http_protocol_error' : 'connection_terminated')
+  }
+
+  /** After its answer an origin may close before it has read the whole request; then the rest of the request is of no use. */
+  #onUpstreamClose(): void {
+    this.#requestDone = true
+    this.#endIfDone()
+  }
+
+  /** No answer, or none that can be passed on. */
+  #originFailed(fault: OriginFault): void {
+    if (this.#ended !== undefined) return
+    if (this.#answered) return this.#brokeOff()
+    // An origin may close an idle connection at any time. The client knows that of its own connection and tries again, if the request may be repeated.
+    if (this.#reused && this.bytesIn === 0) return this.cut('upstream_closed')
+    const { req, requestId, authorized } = this.#parts
+    const reply = replyBytes(originFaultReply(fault, requestId, authorized.destination), { head: req.method === 'HEAD' })
+    this.#endWith(fault === 'connection_terminated' ? 'upstream_closed' : 'error', reply)
+  }
+
+  #endWith(reason: CloseReason, reply: Buffer): void {
+    const { req, socket } = this.#parts
+    this.#end(reason)
+    this.#dropUpstream()
+    req.unpipe()
+    req.resume()
+    replyThenClose(socket, reply)
+  }
+
+  /** The answer had begun: all that can be said now is that it is not whole. */
+  #brokeOff(): void {
+    if (this.#ended !== undefined || this.#parts.res.writableEnded) return
+    this.cut('upstream_closed')
+  }
+
+  #clientLeft(): void {
+    if (this.#ended !== undefined) return
+    this.#end('client_closed')
+    this.#dropUpstream()
+    this.#parts.socket.destroy()
+  }
+
+  #dropUpstream(): void {
+    this.#upReq.destroy()
+    this.#parts.upstream.socket.destroy()
+  }
+
+  #endIfDone(): void {
+    if (this.#responseDone && this.#requestDone) this.#end('upstream_closed')
+  }
+
+  #end(reason: CloseReason): void {
+    if (this.#ended !== undefined) return
+    this.#ended = { bytesIn: this.bytesIn, bytesOut: this.bytesOut }
+    this.#parts.onEnd({ closeReason: reason, ...this.#ended })
+  }
+}
+
+function requestOptions(parts: ExchangeParts): http.RequestOptions {
+  const { req, head, path, authorized, upstream, agent } = parts
+  const { method = 'GET', httpVersion, rawHeaders } = req
+  const route = { method, httpVersion, destination: authorized.destination }
+  const upstreamAuthorization = upstream.upstreamProxy?.authorization
+  return {
+    ...agent.optionsFor(upstream),
+    method,
+    path: upstream.upstreamProxy === undefined ? path : absolutePath(upstream.hostField, path),
+    headers: requestFields(rawHeaders, head, { ...route, upstreamAuthorization }),
+    maxHeaderSize: MAX_HEAD_BYTES,
+    insecureHTTPParser: false,
+    setHost: false,
+  }
+}
+
+/** `OPTIONS *` of an origin is written without a path when a proxy is asked. RFC 9112 section 3.2.4. */
+function absolutePath(host: string, path: string): string {
+  return `http://${host}${path === '*' ? '' : path}`
+}
+
+function framingOf({ rawHeaders }: http.IncomingMessage): Framing | undefined {
+  const lengths = valuesOf(rawHeaders, 'content-length')
+  const encodings = valuesOf(rawHeaders, 'transfer-encoding')
+  return lengths.length > 1 || encodings.length > 1 ? undefined : readFraming(lengths[0], encodings[0])
+}
+
+function valuesOf(rawHeaders: readonly string[], wanted: string): string[] {
+  return rawHeaders.filter((_value, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === wanted)
+}
+
+function interimBytes(statusCode: number, rawHeaders: readonly string[]): string {
+  const fields = interimFields(rawHeaders)
+  const lines = [`HTTP/1.1 ${statusCode} ${http.STATUS_CODES[statusCode] ?? ''}`]
+  for (let index = 0; index < fields.length; index += 2) lines.push(`${fields[index] ?? ''}: ${fields[index + 1] ?? ''}`)
+  return `${lines.join('\r\n')}\r\n\r\n`
+}
