@@ -1,8 +1,9 @@
-/** Moves the bytes of one tunnel, both ways, with backpressure and half-close. */
+/** Moves the bytes of one tunnel, both ways, with backpressure and half-close. It knows nothing of what they mean but, where asked, the first ClientHello. */
 import type { Clock } from '../clock.ts'
 import type { CloseReason } from '../reasons.ts'
 import type { HelloInspector } from './client-hello.ts'
-import type { Side } from './side.ts'
+import { HelloGate } from './hello-gate.ts'
+import type { Receiver, Side } from './side.ts'
 
 /** How a tunnel ended. */
 export interface RelayResult {
@@ -19,7 +20,7 @@ export interface Relay {
   readonly bytesIn: number
   /** Bytes from client to origin so far; what waits for the hello's verdict is not counted. */
   readonly bytesOut: number
-  /** Monotonic milliseconds of the last byte, as fine as this is read: bytes since the last look count as of now. */
+  /** Monotonic milliseconds of the last byte, as fine as this is read: bytes since the last look count as of now. Costs nothing while nobody looks. */
   readonly lastActivityMs: number
   /** Ends the tunnel at once, both ends. Idempotent; the first reason stands. */
   cut(reason: CloseReason): void
@@ -27,7 +28,7 @@ export interface Relay {
 
 /** What a relay is given beside its two sides. */
 export interface RelayOptions {
-  /** Bytes of the client that came early: they go up first (and through the inspector). */
+  /** Bytes of the client that came early: they go up first, and through the inspector. What was put back into the side follows them. */
   readonly early?: Buffer
   /** Bytes of the origin that came early (behind an upstream proxy's reply): they go down first. */
   readonly earlyDown?: Buffer
@@ -39,6 +40,125 @@ export interface RelayOptions {
 }
 
 /** Starts relaying. Both sides belong to the relay from here on. */
-export function relay(_client: Side, _upstream: Side, _options: RelayOptions): Relay {
-  throw new Error('not built yet')
+export function relay(client: Side, upstream: Side, options: RelayOptions): Relay {
+  const tunnel = new Tunnel(client, upstream, options)
+  tunnel.start(options)
+  return tunnel
+}
+
+/** The peer has gone without a proper end; what a closed peer's socket says, in whichever call comes first. */
+const GONE = new Set(['ECONNRESET', 'EPIPE', 'ERR_STREAM_DESTROYED', 'ECONNABORTED'])
+
+class Tunnel implements Relay, Receiver {
+  readonly #client: Side
+  readonly #upstream: Side
+  readonly #onClose: (result: RelayResult) => void
+  readonly #clock: Clock
+  #gate: HelloGate | undefined
+  #bytesIn = 0
+  #bytesOut = 0
+  #seenBytes = 0
+  #lastActivityMs: number
+  #cutReason: CloseReason | undefined
+  /** Who went first, unless the tunnel was cut. */
+  #endReason: CloseReason | undefined
+  #open = 2
+
+  constructor(client: Side, upstream: Side, options: RelayOptions) {
+    this.#client = client
+    this.#upstream = upstream
+    this.#onClose = options.onClose
+    this.#clock = options.clock
+    this.#lastActivityMs = options.clock.monotonicMs()
+    if (options.inspect !== undefined) this.#gate = new HelloGate(options.inspect, () => this.cut('hello_timeout'))
+  }
+
+  get bytesIn(): number {
+    return this.#bytesIn
+  }
+
+  get bytesOut(): number {
+    return this.#bytesOut
+  }
+
+  get lastActivityMs(): number {
+    const bytes = this.#bytesIn + this.#bytesOut
+    if (bytes !== this.#seenBytes) {
+      this.#seenBytes = bytes
+      this.#lastActivityMs = this.#clock.monotonicMs()
+    }
+    return this.#lastActivityMs
+  }
+
+  start({ early, earlyDown }: RelayOptions): void {
+    for (const bytes of [early, this.#client.takeUnread()]) if (bytes?.length) this.received(this.#client, bytes)
+    for (const bytes of [earlyDown, this.#upstream.takeUnread()]) if (bytes?.length) this.received(this.#upstream, bytes)
+    this.#client.start(this)
+    this.#upstream.start(this)
+  }
+
+  cut(reason: CloseReason): void {
+    if (this.#open === 0) return
+    this.#cutReason ??= reason
+    this.#gate?.close()
+    this.#client.abort()
+    this.#upstream.abort()
+  }
+
+  received(from: Side, bytes: Buffer): boolean {
+    if (this.#cutReason !== undefined) return false
+    if (from === this.#upstream) {
+      this.#bytesIn += bytes.length
+      return this.#client.send(bytes)
+    }
+    if (this.#gate !== undefined) return this.#inspect(this.#gate, bytes)
+    this.#bytesOut += bytes.length
+    return this.#upstream.send(bytes)
+  }
+
+  ended(side: Side): void {
+    this.#endReason ??= this.#goneReason(side)
+    // Half a hello and an end: nothing will go up any more, and nothing has.
+    if (side === this.#client && this.#gate !== undefined) this.cut(this.#endReason)
+    else this.#otherThan(side).end()
+  }
+
+  drained(side: Side): void {
+    this.#otherThan(side).proceed()
+  }
+
+  closed(side: Side, fault: string | undefined): void {
+    const other = this.#otherThan(side)
+    this.#open--
+    this.#endReason ??= fault === undefined || GONE.has(fault) ? this.#goneReason(side) : 'error'
+    // A side that has sent its end and got the other's has closed in order: the other may still be sending the last of it.
+    const inOrder = fault === undefined && side.ended && other.ended
+    if (!inOrder) other.abort()
+    other.proceed()
+    if (this.#open > 0) return
+    side.proceed()
+    this.#gate?.close()
+    const closeReason = this.#cutReason ?? this.#endReason
+    this.#onClose({ closeReason, bytesIn: this.#bytesIn, bytesOut: this.#bytesOut })
+  }
+
+  #inspect(gate: HelloGate, bytes: Buffer): boolean {
+    const verdict = gate.push(bytes)
+    if (verdict === 'hold') return true
+    if ('refuse' in verdict) {
+      this.cut(verdict.refuse)
+      return false
+    }
+    this.#gate = undefined
+    this.#bytesOut += verdict.release.length
+    return this.#upstream.send(verdict.release)
+  }
+
+  #otherThan(side: Side): Side {
+    return side === this.#client ? this.#upstream : this.#client
+  }
+
+  #goneReason(side: Side): CloseReason {
+    return side === this.#client ? 'client_closed' : 'upstream_closed'
+  }
 }

@@ -1,0 +1,83 @@
+/**
+ * How much may busy connections read before everyone else has a turn? libuv reads a busy socket up to 32 times in one turn of the event loop;
+ * with a few of them a turn takes so long that new connections, accepted one a listener and turn, wait for seconds.
+ * So a busy connection reads a visit's worth, then queues; each turn lets in as many visits as keep the turn short.
+ */
+
+/** A connection in the queue. */
+export interface Visitor {
+  /** Its turn has come: read on. */
+  readOn(): void
+}
+
+/** The event loop should come round this often while connections are busy. */
+const TARGET_TURN_MS = 4
+
+const MIB = 1024 * 1024
+/** One read of a busy connection. */
+const LEAST_BYTES_A_TURN = MIB / 2
+const MOST_BYTES_A_TURN = 32 * MIB
+/** Longer visits gain no throughput, and make the turn uneven. */
+const MOST_BYTES_A_VISIT = 4 * MIB
+
+/** The queue of busy connections. It adapts to the machine: what a turn may read shrinks when turns are long, and grows when they are short. */
+export class Turns {
+  readonly #monotonicMs: () => number
+  readonly #atEndOfTurn: (run: () => void) => void
+  #queue: Visitor[] = []
+  #bytesATurn = 8 * MIB
+  #scheduled = false
+  /** When the turn that is being measured began; `undefined` when the event loop may have slept since. */
+  #turnBeganMs: number | undefined
+  /** Whether somebody had to wait in that turn. */
+  #crowded = false
+
+  /** `monotonicMs` and `atEndOfTurn` are seams for tests. */
+  constructor(monotonicMs: () => number, atEndOfTurn: (run: () => void) => void = setImmediate) {
+    this.#monotonicMs = monotonicMs
+    this.#atEndOfTurn = atEndOfTurn
+  }
+
+  /** Bytes that a connection may read before it has to queue. */
+  get bytesAVisit(): number {
+    return Math.min(this.#bytesATurn, MOST_BYTES_A_VISIT)
+  }
+
+  /** Queues a connection that has read its visit's worth. It must not be queued already. */
+  queue(visitor: Visitor): void {
+    this.#queue.push(visitor)
+    this.#schedule()
+  }
+
+  #schedule(): void {
+    if (this.#scheduled) return
+    this.#scheduled = true
+    this.#atEndOfTurn(this.#run)
+  }
+
+  readonly #run = (): void => {
+    this.#scheduled = false
+    this.#adapt()
+    const visits = Math.max(1, Math.floor(this.#bytesATurn / this.bytesAVisit))
+    const admitted = this.#queue.splice(0, visits)
+    this.#crowded = this.#queue.length > 0
+    for (const visitor of admitted) visitor.readOn()
+    // One more run also when nobody waits: it keeps the event loop from sleeping, so that this turn can be measured.
+    if (admitted.length > 0) this.#schedule()
+    else this.#turnBeganMs = undefined
+  }
+
+  #adapt(): void {
+    const nowMs = this.#monotonicMs()
+    const tookMs = this.#turnBeganMs === undefined ? undefined : nowMs - this.#turnBeganMs
+    this.#turnBeganMs = nowMs
+    if (tookMs === undefined) return
+    if (tookMs > TARGET_TURN_MS) this.#bytesATurn = Math.max(LEAST_BYTES_A_TURN, this.#bytesATurn * 0.75)
+    else if (this.#crowded && tookMs < TARGET_TURN_MS / 2) {
+      this.#bytesATurn = Math.min(MOST_BYTES_A_TURN, this.#bytesATurn * 1.1)
+    }
+  }
+}
+
+/** The queue of this process. */
+export const turns = new Turns(() => performance.now())
