@@ -128,9 +128,8 @@ function ipv4Bytes(text: string): number[] | undefined {
   if (text.length > 15) return undefined
   const bytes: number[] = []
   for (const octet of text.split('.')) {
-    const value = Number(octet)
-    if (value > 255 || String(value) !== octet) return undefined
-    bytes.push(value)
+    if (!/^(?:0|[1-9][0-9]{0,2})$/.test(octet) || Number(octet) > 255) return undefined
+    bytes.push(Number(octet))
   }
   return bytes.length === 4 ? bytes : undefined
 }

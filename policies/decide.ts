@@ -4,7 +4,7 @@
  */
 import type { IpAddress } from './address.ts'
 import type { Destination } from './destination.ts'
-import { embeddedIn } from './embedded.ts'
+import { reachedBy } from './embedded.ts'
 import { judgeLayer, type Layer, type LayerName, type LayerReason } from './layer.ts'
 import { judgeEndpoint, type NetworkRules } from './special-purpose.ts'
 
@@ -126,7 +126,7 @@ function weigh(
   network: NetworkRules,
 ): Deny | NameAllow {
   if (layers.length === 0) return { effective: 'deny', decision: 'deny', reason: 'policy_unavailable' }
-  const reached = dialled.flatMap((address) => [address, ...embeddedIn(address, network.nat64Prefixes).addresses])
+  const reached = reachedBy(dialled, network.nat64Prefixes)
   let rule: string | undefined
   let report: Report | undefined
   for (const layer of layers) {

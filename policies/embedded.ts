@@ -47,6 +47,14 @@ export function embeddedIn(address: IpAddress, nat64Prefixes: readonly Embedding
   return { form: forms[0]?.class, addresses }
 }
 
+/** Every address that dialling these leads to: themselves and what they embed. */
+export function reachedBy(
+  addresses: readonly IpAddress[],
+  nat64Prefixes: readonly EmbeddingForm[],
+): readonly IpAddress[] {
+  return addresses.flatMap((address) => [address, ...embeddedIn(address, nat64Prefixes).addresses])
+}
+
 const NOTHING: Embedded = { form: undefined, addresses: [] }
 const LAST_OCTETS: OctetPlaces = [12, 13, 14, 15]
 

@@ -67,7 +67,8 @@ function readPreset(text: string, { sets }: EntryContext): Parsed<PresetEntry> {
   const entries = own ?? findPreset(name)?.entries.map(shippedEntry)
   if (entries === undefined) {
     const isMachines = name === 'npm' || name === 'apt'
-    if (isMachines) return faulty('preset', 'this set is read from the machine where a policy is loaded, and was not here')
+    if (isMachines)
+      return faulty('preset', 'this set is read from the machine where a policy is loaded, and was not here')
     return faulty('preset', `no set has this name; there are ${[...presetNames(), ...(sets?.keys() ?? [])].join(', ')}`)
   }
   if (rest.length > 0) return faulty('preset', 'a set takes no port', `@${name}`)
@@ -160,7 +161,11 @@ function readBracketed(text: string, suggest: Suggest): Parsed<HostEntry> {
   if (close < 0 || (tail !== '' && !tail.startsWith(':'))) return faulty('address', 'write `[2001:db8::7]:443`')
   const address = parseAddress(inside)
   if (!address.ok || address.value.family === 4) {
-    return faulty('address', 'brackets are for IPv6 addresses', inside.startsWith('[') ? undefined : suggest(inside + tail))
+    return faulty(
+      'address',
+      'brackets are for IPv6 addresses',
+      inside.startsWith('[') ? undefined : suggest(inside + tail),
+    )
   }
   const canonical = unmapped(address.value)?.text ?? `[${address.value.text}]`
   if (canonical !== `[${inside}]`) return faulty('address', 'not in canonical form', suggest(canonical + tail))
@@ -172,7 +177,8 @@ function readRange(text: string, slash: number, suggest: Suggest): Parsed<HostEn
   const colon = text.indexOf(':', slash)
   const bare = colon < 0 ? text : text.slice(0, colon)
   const tail = colon < 0 ? '' : text.slice(colon)
-  if (bare.startsWith('[')) return faulty('address', 'a range has no brackets', suggest(bare.replace(/[[\]]/g, '') + tail))
+  if (bare.startsWith('['))
+    return faulty('address', 'a range has no brackets', suggest(bare.replace(/[[\]]/g, '') + tail))
   const range = parseRange(bare)
   if (range.ok) return withPorts(parsed({ kind: 'range', range: range.value, text: range.value.text }), tail, suggest)
   const { message, hint } = range.fault
@@ -185,7 +191,12 @@ function withPorts(bare: Parsed<Bare>, tail: string, suggest: Suggest): Parsed<H
   if (tail === '') return parsed({ ...bare.value, ports: DEFAULT_PORTS, hasPorts: false })
   const ports = parsePorts(tail.slice(1))
   if (ports.ok) {
-    return parsed({ ...bare.value, text: `${bare.value.text}:${portsText(ports.value)}`, ports: ports.value, hasPorts: true })
+    return parsed({
+      ...bare.value,
+      text: `${bare.value.text}:${portsText(ports.value)}`,
+      ports: ports.value,
+      hasPorts: true,
+    })
   }
   const { code, message, hint } = ports.fault
   return faulty(code, message, hint === undefined ? undefined : suggest(`${bare.value.text}:${hint}`))

@@ -14,9 +14,11 @@ export {
   type Permit,
   type Report,
 } from './decide.ts'
+export { runPolicyCases, type CaseDefaults, type CaseResult } from './cases.ts'
 export { authorityText, destinationOf, hostText, parseAuthority, type Destination } from './destination.ts'
 export { parseNat64Prefix, type EmbeddingForm } from './embedded.ts'
 export { parseEntry, type Entry, type EntryContext, type EntrySets, type HostEntry, type PresetEntry } from './entry.ts'
+export { explain, type Explanation, type LayerExplanation } from './explain.ts'
 export { SallyportError, type ErrorCode } from './error.ts'
 export { parseHostName, type HostName } from './host.ts'
 export type { Layer, LayerName, LayerReason } from './layer.ts'
@@ -26,6 +28,7 @@ export {
   compilePolicy,
   egressPolicySchema,
   layerPolicySchema,
+  parseLayerPolicy,
   parsePolicy,
   parseSets,
   type CompiledPolicy,

@@ -16,7 +16,8 @@ export interface Layer {
 }
 
 /** Why a layer refuses. */
-export type LayerReason = 'host_not_allowed' | 'host_denied' | 'port_not_allowed' | 'address_not_allowed' | 'policy_unavailable'
+export type LayerReason =
+  'host_not_allowed' | 'host_denied' | 'port_not_allowed' | 'address_not_allowed' | 'policy_unavailable'
 
 /** The answer of one layer; `rule` is the entry that decided, where there is one. */
 export type LayerVerdict =
@@ -27,7 +28,11 @@ export type LayerVerdict =
  * Asks a layer. `reached` is every address that the connection would lead to, those embedded in another included: empty
  * while a name is not resolved. It can only refuse: to be allowed, a destination must be listed as it was asked for.
  */
-export function judgeLayer(policy: CompiledPolicy, destination: Destination, reached: readonly IpAddress[]): LayerVerdict {
+export function judgeLayer(
+  policy: CompiledPolicy,
+  destination: Destination,
+  reached: readonly IpAddress[],
+): LayerVerdict {
   switch (policy.kind) {
     case 'allow-all':
       return { allows: true }

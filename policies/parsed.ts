@@ -25,8 +25,7 @@ export function faulty(code: string, message: string, hint?: string): { readonly
 
 /** The outcome of parsing something with several parts: the value, or everything that is wrong with it. */
 export type Checked<T> =
-  | { readonly ok: true; readonly value: T }
-  | { readonly ok: false; readonly faults: readonly LocatedFault[] }
+  { readonly ok: true; readonly value: T } | { readonly ok: false; readonly faults: readonly LocatedFault[] }
 
 /** A fault, and where in the document it is. */
 export interface LocatedFault extends Fault {

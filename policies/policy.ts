@@ -12,7 +12,11 @@ export type EgressPolicy =
   /** Public addresses only, still audited. */
   | { readonly kind: 'allow-all' }
   /** An empty list denies all; a denied host wins over an allowed one. */
-  | { readonly kind: 'static'; readonly allowedHosts: readonly string[]; readonly deniedHosts?: readonly string[] | undefined }
+  | {
+      readonly kind: 'static'
+      readonly allowedHosts: readonly string[]
+      readonly deniedHosts?: readonly string[] | undefined
+    }
   /** Entries that the host's own code looks up; parameterless on purpose: the closure knows the tenant. */
   | { readonly kind: 'resolver'; readonly resolve: () => Promise<readonly string[]> }
   /** One of the gateway's own named policies. */
@@ -71,13 +75,19 @@ export const layerPolicySchema = z.discriminatedUnion('kind', [
 /** Reads and compiles a policy from unknown data, with every fault and where it is. */
 export function parsePolicy(input: unknown, context: EntryContext): Checked<CompiledPolicy> {
   const shape = egressPolicySchema.safeParse(input)
-  if (shape.success) return compilePolicy(shape.data, context)
-  const faults = shape.error.issues.map(({ path, message }) => ({
-    path: pathText(path),
-    code: 'policy_shape',
-    message: lowerFirst(message),
-  }))
-  return { ok: false, faults }
+  return shape.success ? compilePolicy(shape.data, context) : { ok: false, faults: shapeFaults(shape.error) }
+}
+
+/** Reads and compiles an operator's or tenant's layer, which may have a `mode`. */
+export function parseLayerPolicy(
+  input: unknown,
+  context: EntryContext,
+): Checked<{ readonly policy: CompiledPolicy; readonly mode: 'enforce' | 'report' }> {
+  const shape = layerPolicySchema.safeParse(input)
+  if (!shape.success) return { ok: false, faults: shapeFaults(shape.error) }
+  const { mode = 'enforce', ...data } = shape.data
+  const policy = compilePolicy(data, context)
+  return policy.ok ? { ok: true, value: { policy: policy.value, mode } } : policy
 }
 
 /** Compiles a policy; the faults of all entries come at once, each with its path. */
@@ -105,7 +115,11 @@ export function parseSets(sets: Readonly<Record<string, readonly string[]>>): Ch
     const nameFault = setNameFault(name)
     if (nameFault !== undefined) faults.push({ path: name, ...nameFault })
     const entries = parseEntries(texts, name, { from: 'file' })
-    if (entries.ok) read.set(name, entries.value.flatMap((entry) => (entry.kind === 'preset' ? entry.entries : [entry])))
+    if (entries.ok)
+      read.set(
+        name,
+        entries.value.flatMap((entry) => (entry.kind === 'preset' ? entry.entries : [entry])),
+      )
     else faults.push(...entries.faults)
   }
   return faults.length > 0 ? { ok: false, faults } : { ok: true, value: read }
@@ -143,8 +157,18 @@ function staticPolicy(allowed: readonly Entry[] | 'any', denied: readonly Entry[
   })
 }
 
+function shapeFaults({ issues }: z.ZodError): readonly LocatedFault[] {
+  return issues.map(({ path, message }) => ({
+    path: pathText(path),
+    code: 'policy_shape',
+    message: lowerFirst(message),
+  }))
+}
+
 function pathText(path: readonly PropertyKey[]): string {
-  return path.map((part, index) => (typeof part === 'number' ? `[${part}]` : `${index === 0 ? '' : '.'}${String(part)}`)).join('')
+  return path
+    .map((part, index) => (typeof part === 'number' ? `[${part}]` : `${index === 0 ? '' : '.'}${String(part)}`))
+    .join('')
 }
 
 function lowerFirst(text: string): string {

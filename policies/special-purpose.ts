@@ -4,8 +4,8 @@
  */
 import { contains, parseAddress, parseRange, unmapped } from './address.ts'
 import type { AddressRange, IpAddress } from './address.ts'
-import { embeddedIn, parseNat64Prefix, type EmbeddingForm } from './embedded.ts'
-import type { Checked, LocatedFault, Parsed } from './parsed.ts'
+import { embeddedIn, parseNat64Prefix, reachedBy, type EmbeddingForm } from './embedded.ts'
+import { quoted, type Checked, type Fault, type LocatedFault, type Parsed } from './parsed.ts'
 import { GLOBAL_UNICAST, IPV4_BLOCKS, IPV6_BLOCKS } from './special-purpose-blocks.ts'
 
 /** What the operator says about addresses; see {@link parseNetworkRules}. */
@@ -45,12 +45,12 @@ export function parseNetworkRules(
   for (const [index, text] of (settings.allowPrivate ?? []).entries()) {
     const range = parseRangeOrAddress(text)
     if (range.ok) allowPrivate.push(range.value)
-    else faults.push({ path: `allowPrivate[${index}]`, ...range.fault })
+    else faults.push(located(`allowPrivate[${index}]`, text, range.fault))
   }
   for (const [index, text] of (settings.nat64Prefixes ?? []).entries()) {
     const range = parseNat64Prefix(text)
     if (range.ok) nat64Prefixes.push(range.value)
-    else faults.push({ path: `nat64Prefixes[${index}]`, ...range.fault })
+    else faults.push(located(`nat64Prefixes[${index}]`, text, range.fault))
   }
   return faults.length > 0 ? { ok: false, faults } : { ok: true, value: { allowPrivate, nat64Prefixes, own } }
 }
@@ -96,7 +96,7 @@ function classOf(address: IpAddress): string {
 function isOwnListener(address: IpAddress, port: number, rules: NetworkRules): boolean {
   const listeners = rules.own.filter((listener) => listener.port === port)
   if (listeners.length === 0) return false
-  const reached = [address, ...embeddedIn(address, rules.nat64Prefixes).addresses]
+  const reached = reachedBy([address], rules.nat64Prefixes)
   return listeners.some(({ addresses, localAddresses }) =>
     reached.some(({ text, family, bytes }) => {
       if (text === '::' || (family === 4 && bytes[0] === 0)) return true
@@ -105,6 +105,11 @@ function isOwnListener(address: IpAddress, port: number, rules: NetworkRules): b
       return localAddresses.some((local) => local.text === text)
     }),
   )
+}
+
+function located(path: string, text: string, fault: Fault): LocatedFault {
+  const right = fault.hint === undefined ? '' : `; write ${quoted(fault.hint)}`
+  return { path, ...fault, message: `${quoted(text)} is refused: ${fault.message}${right}` }
 }
 
 function parseRangeOrAddress(text: string): Parsed<AddressRange> {

@@ -8,9 +8,12 @@ import type { Preset } from './preset.ts'
 export type { Preset } from './preset.ts'
 
 /** Every shipped set, by name. */
-export const PRESETS: readonly Preset[] = [...CODE_HOSTS, ...PACKAGE_REGISTRIES, ...MODEL_APIS, ...OPERATING_SYSTEMS].sort(
-  (one, other) => (one.name < other.name ? -1 : 1),
-)
+export const PRESETS: readonly Preset[] = [
+  ...CODE_HOSTS,
+  ...PACKAGE_REGISTRIES,
+  ...MODEL_APIS,
+  ...OPERATING_SYSTEMS,
+].sort((one, other) => (one.name < other.name ? -1 : 1))
 
 /** The set with this name (without `@`). */
 export function findPreset(name: string): Preset | undefined {
