@@ -6,7 +6,7 @@ import type http from 'node:http'
 import type net from 'node:net'
 
 import type { Reason } from '../reasons.ts'
-import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Refusal } from '../request.ts'
+import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Progress, Refusal } from '../request.ts'
 import { beginExchange, type OwnExchange } from './exchange.ts'
 import type { DialledPlain, ForwarderDeps, GoingOut } from './forward.ts'
 import { readHttpHead, type HttpHead } from './http-head.ts'
@@ -126,7 +126,7 @@ export class ClientConnection {
     try {
       await this.#goOut(incoming, head, target.path, outcome)
     } finally {
-      outcome.release()
+      outcome.place.release()
     }
   }
 
@@ -136,8 +136,7 @@ export class ClientConnection {
     const recorded = await this.#record(incoming.request, authorized, goingOut)
     if (!recorded) {
       upstream.socket.destroy()
-      const { identity, destination } = authorized
-      return this.#reply(incoming, { ...refusal('audit_unavailable'), identity, destination })
+      return this.#reply(incoming, { ...progressOf(authorized), ...refusal('audit_unavailable') })
     }
     await this.#exchangeOver(upstream, incoming, head, path, authorized)
     if (!incoming.req.complete && !this.#socket.destroyed) await discarded(incoming.req, this.#socket)
@@ -159,10 +158,7 @@ export class ClientConnection {
     const dialled: DialledPlain | Refusal = await this.#deps
       .dialPlain(authorized.permit)
       .catch((error: unknown) => this.#fault(error))
-    if (!dialled.ok) {
-      const { identity, destination } = authorized
-      return { goingOut: { authorized }, failed: { ...dialled, identity, destination } }
-    }
+    if (!dialled.ok) return { goingOut: { authorized }, failed: { ...progressOf(authorized), ...dialled } }
     const upstream = ownConnection(authorized, dialled)
     // Between requests nobody else listens; `node:http` hears of errors while one is on its way.
     upstream.socket.on('error', () => upstream.socket.destroy())
@@ -179,14 +175,14 @@ export class ClientConnection {
     path: string,
     authorized: Authorized,
   ): Promise<void> {
-    const { recordClose, onExchange } = this.#deps
+    const { recordClose, onExchange, clock } = this.#deps
     if (this.#socket.destroyed || this.#ending) {
       return recordClose(request, authorized, { closeReason: 'client_closed', bytesIn: 0, bytesOut: 0, startedMs })
     }
     await new Promise<void>((resolve) => {
       this.#exchange = beginExchange({
         ...{ req, res, head, path, authorized, upstream },
-        ...{ socket: this.#socket, requestId: request.requestId, agent: this.#agent, isLastAnswer: () => this.#draining },
+        ...{ socket: this.#socket, requestId: request.requestId, agent: this.#agent, isLastAnswer: () => this.#draining, clock },
         onEnd: (result) => {
           this.#exchange = undefined
           if (result.closeReason !== 'upstream_closed' || this.#socket.writableEnded) this.#ending = true
@@ -270,6 +266,11 @@ export class ClientConnection {
 
 function refusal(reason: Reason, detail?: string): Refusal {
   return detail === undefined ? { ok: false, reason } : { ok: false, reason, detail }
+}
+
+/** What is known of an attempt that policy let out and that fails all the same; not its permit, nor its place. */
+function progressOf({ destination, identity, policyVersion, verdict, resolved, dnsMs }: Authorized): Progress {
+  return { destination, identity, policyVersion, verdict, resolved, dnsMs }
 }
 
 function unreadable(code: string | undefined): readonly [Reason, string] {

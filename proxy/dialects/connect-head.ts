@@ -54,14 +54,14 @@ export function parseConnectHead(bytes: Buffer, seenBytes = 0): ConnectHead {
   if (end === -1) return unfinished(bytes, seenBytes)
   const length = end + HEAD_END.length
   if (length > MAX_HEAD_BYTES) return tooLarge(bytes)
-  return parseWhole(bytes.latin1Slice(0, length))
+  return parseWhole(bytes.toString('latin1', 0, length))
 }
 
 /** No empty line yet: can this still become a head? */
 function unfinished(bytes: Buffer, seenBytes: number): ConnectHead {
   if (bytes.length >= MAX_HEAD_BYTES) return tooLarge(bytes)
-  const brokenLine = BROKEN_LINE_END.test(bytes.latin1Slice(Math.max(0, seenBytes - 1)))
-  return brokenLine ? parseWhole(bytes.latin1Slice()) : { state: 'more' }
+  const brokenLine = BROKEN_LINE_END.test(bytes.toString('latin1', Math.max(0, seenBytes - 1)))
+  return brokenLine ? parseWhole(bytes.toString('latin1')) : { state: 'more' }
 }
 
 /** `text` is the whole head, or as much of one as already shows that it can't be read. */
@@ -107,7 +107,7 @@ function withoutBlanksAround(value: string): string {
 }
 
 function tooLarge(bytes: Buffer): ConnectHead {
-  const target = targetOf(bytes.latin1Slice(0, 2048))
+  const target = targetOf(bytes.toString('latin1', 0, 2048))
   return { state: 'refused', reason: 'head_too_large', detail: 'the head is larger than 32 KiB', target }
 }
 

@@ -6,6 +6,7 @@
 import http from 'node:http'
 import type net from 'node:net'
 
+import type { Clock } from '../clock.ts'
 import type { CloseReason } from '../reasons.ts'
 import type { Authorized } from '../request.ts'
 import type { Exchange } from './forward.ts'
@@ -31,6 +32,7 @@ export interface ExchangeParts {
   readonly authorized: Authorized
   readonly upstream: UpstreamConnection
   readonly agent: UpstreamAgent
+  readonly clock: Clock
   /** The connection is to be closed after the answer. */
   readonly isLastAnswer: () => boolean
   /** Called once, when nothing of it flows any more; never before {@link beginExchange} has returned. */
@@ -58,11 +60,14 @@ class RunningExchange implements OwnExchange {
   #answered = false
   #responseDone = false
   #requestDone = false
+  #seenBytes = 0
+  #seenMs: number
   #ended: { readonly bytesIn: number; readonly bytesOut: number } | undefined
 
   constructor(parts: ExchangeParts) {
     this.#parts = parts
     const { upstream, req } = parts
+    this.#seenMs = parts.clock.monotonicMs()
     this.#reused = upstream.used
     this.#readBefore = upstream.socket.bytesRead
     this.#writtenBefore = upstream.socket.bytesWritten
@@ -86,6 +91,15 @@ class RunningExchange implements OwnExchange {
 
   get bytesOut(): number {
     return this.#ended?.bytesOut ?? this.#parts.upstream.socket.bytesWritten - this.#writtenBefore
+  }
+
+  get lastActivityMs(): number {
+    const bytes = this.bytesIn + this.bytesOut
+    if (bytes !== this.#seenBytes) {
+      this.#seenBytes = bytes
+      this.#seenMs = this.#parts.clock.monotonicMs()
+    }
+    return this.#seenMs
   }
 
   cut(reason: CloseReason): void {

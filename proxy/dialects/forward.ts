@@ -39,6 +39,8 @@ export interface Exchange {
   readonly bytesIn: number
   /** Client to origin, in bytes on the wire. */
   readonly bytesOut: number
+  /** On the monotonic clock; as coarse as it is asked for, since it moves on when the counts are seen to have changed. */
+  readonly lastActivityMs: number
   /** Ends it at once, both ways; idempotent. */
   readonly cut: (reason: CloseReason) => void
 }

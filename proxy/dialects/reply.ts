@@ -48,7 +48,7 @@ export function httpRefusal(refusal: Refusal, options: ReplyOptions & { readonly
 export function refusalReply(refusal: Refusal, requestId: string): Reply {
   const { status, proxyStatus, advice } = describeReason(refusal.reason)
   const details = refusal.detail ?? refusal.reason.replaceAll('_', ' ')
-  return reply(status, reasonPhrase(refusal.reason), { error: refusal.reason, requestId, advice, ...refusal }, [
+  return reply(status, reasonPhrase(refusal.reason), { error: refusal.reason, requestId, advice, destination: refusal.destination, detail: refusal.detail }, [
     'x-deny-reason',
     refusal.reason,
     'proxy-status',
@@ -81,8 +81,8 @@ interface BodyParts {
   readonly error: string
   readonly requestId: string
   readonly advice: string
-  readonly destination?: Destination
-  readonly detail?: string
+  readonly destination?: Destination | undefined
+  readonly detail?: string | undefined
 }
 
 function reply(status: number, phrase: string, parts: BodyParts, fields: readonly string[]): Reply {

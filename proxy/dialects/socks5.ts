@@ -123,7 +123,7 @@ function lengthOfHost(addressType: number, bytes: Buffer): number | 'more' | 'un
 
 /** An IPv6 address is written out in full; its canonical form is the business of `policies/`. */
 function hostText(addressType: number, host: Buffer): string {
-  if (addressType === ADDRESS_NAME) return host.latin1Slice()
+  if (addressType === ADDRESS_NAME) return host.toString('latin1')
   if (addressType === ADDRESS_IPV4) return host.join('.')
   const groups = Array.from({ length: 8 }, (_, index) => host.readUInt16BE(index * 2).toString(16))
   return `[${groups.join(':')}]`

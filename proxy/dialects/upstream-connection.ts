@@ -61,7 +61,7 @@ export class UpstreamAgent extends http.Agent {
   }
 
   /** By the id alone. */
-  override getName(options?: http.AgentGetNameOptions): string {
+  override getName(options?: { readonly host?: string | undefined }): string {
     return options?.host ?? ''
   }
 
