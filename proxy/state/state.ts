@@ -1,0 +1,30 @@
+/** What the gateway keeps between runs and shares with the command line: revocations and handles, below one folder. */
+import { join } from 'node:path'
+import { type Clock, systemClock } from '../clock.ts'
+import { openFolder } from './folder.ts'
+import { type Handles, openHandles } from './handles.ts'
+import { type Revocations, openRevocations } from './revocations.ts'
+
+/** An open state folder. */
+export interface State {
+  readonly path: string
+  readonly revocations: Revocations
+  readonly handles: Handles
+  /** Stops looking for what other processes revoke; idempotent. */
+  readonly close: () => void
+}
+
+/**
+ * Opens the state folder; makes it when it isn't there.
+ * @throws SallyportError `SALLYPORT_STATE_UNUSABLE`: one line for the operator
+ */
+export async function openState(
+  path: string,
+  options: { readonly clock?: Clock; readonly onFault?: (message: string) => void } = {},
+): Promise<State> {
+  const { clock = systemClock, onFault } = options
+  await openFolder(path)
+  const handles = await openHandles(join(path, 'handles'), clock)
+  const revocations = await openRevocations(join(path, 'revocations'), clock, onFault)
+  return { path, revocations, handles, close: () => revocations.close() }
+}

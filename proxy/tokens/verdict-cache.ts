@@ -1,0 +1,61 @@
+/** Remembers what became of a token by its hash, bounded in entries and in bytes of tokens: the least recently used goes first. */
+
+/** How much is remembered. */
+export interface CacheLimits {
+  /** Default 20,000: an identity with a short list takes about 1 KiB. */
+  readonly entries: number
+  /** Sum of the tokens' lengths, since a compiled list takes several times its text. Default 16 MiB. */
+  readonly tokenBytes: number
+}
+
+const LIMITS: CacheLimits = { entries: 20_000, tokenBytes: 16 * 1024 * 1024 }
+
+/** Verdicts of type `V`. */
+export class VerdictCache<V> {
+  readonly #limits: CacheLimits
+  readonly #entries = new Map<string, { readonly verdict: V; readonly weight: number }>()
+  #weight = 0
+
+  constructor(limits: Partial<CacheLimits> = {}) {
+    this.#limits = { ...LIMITS, ...limits }
+  }
+
+  /** Verdicts held. */
+  get size(): number {
+    return this.#entries.size
+  }
+
+  /** The verdict, which is then the most recently used. */
+  get(key: string): V | undefined {
+    const entry = this.#entries.get(key)
+    if (entry === undefined) return undefined
+    this.#entries.delete(key)
+    this.#entries.set(key, entry)
+    return entry.verdict
+  }
+
+  /** Remembers a verdict on a token of so many bytes. */
+  set(key: string, verdict: V, weight: number): void {
+    this.delete(key)
+    this.#entries.set(key, { verdict, weight })
+    this.#weight += weight
+    for (const oldest of this.#entries.keys()) {
+      if (this.#entries.size <= this.#limits.entries && this.#weight <= this.#limits.tokenBytes) break
+      this.delete(oldest)
+    }
+  }
+
+  /** Forgets one verdict. */
+  delete(key: string): void {
+    const entry = this.#entries.get(key)
+    if (entry === undefined) return
+    this.#entries.delete(key)
+    this.#weight -= entry.weight
+  }
+
+  /** Forgets all. */
+  clear(): void {
+    this.#entries.clear()
+    this.#weight = 0
+  }
+}
