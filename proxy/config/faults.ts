@@ -37,11 +37,24 @@ export function pathText(keys: readonly PropertyKey[]): string {
   return text
 }
 
+/** The keys of a path as `pathText` writes it. */
+export function pathKeys(path: string): readonly (string | number)[] {
+  const keys: (string | number)[] = []
+  for (const match of path.matchAll(/\[(?<index>\d+)\]|\[(?<quoted>"(?:[^"\\]|\\.)*")\]|(?<word>[$\w-]+)/g)) {
+    const { index, quoted, word } = match.groups ?? {}
+    if (index !== undefined) keys.push(Number(index))
+    else if (quoted !== undefined) keys.push(JSON.parse(quoted) as string)
+    else if (word !== undefined) keys.push(word)
+  }
+  return keys
+}
+
 /** One line for a fault: `sallyport.yaml:4:3: listen.proxx: unknown key; did you mean \`proxy\`?` */
 export function faultText(fault: ConfigFault, file?: string): string {
   const place = fault.line === undefined ? '' : `:${fault.line}:${fault.column ?? 1}`
   const where = fault.variable ?? (file === undefined ? undefined : `${file}${place}`)
-  const hint = fault.hint === undefined ? '' : `; did you mean \`${fault.hint}\`?`
+  const isTold = fault.hint === undefined || fault.message.endsWith(`write \`${fault.hint}\``)
+  const hint = isTold ? '' : `; did you mean \`${fault.hint}\`?`
   return [where, fault.path, `${fault.message}${hint}`].filter((part) => part !== undefined && part !== '').join(': ')
 }
 
@@ -79,7 +92,7 @@ function describe(issue: z.core.$ZodIssue, keys: readonly PropertyKey[], documen
         fault(
           keys,
           'bad_name',
-          `\`${String(keys.at(-1))}\` can not be a name here; use lower-case letters, digits and hyphens, a letter first`,
+          `\`${String(keys.at(-1))}\` can not be a name here; use lower-case letters, digits and hyphens`,
         ),
       ]
     case 'too_small':

@@ -13,11 +13,9 @@ const tls = z
       .string()
       .min(1)
       .optional()
-      .describe('PEM file with the authorities whose client certificates are accepted; tokens bound by `cnf` need it.'),
-    clientCertificate: z
-      .enum(['optional', 'required'])
-      .default('optional')
-      .describe('Whether a client without a certificate may connect at all. Only read beside `clientCa`.'),
+      .describe(
+        'PEM file with authorities. With it every client must present a certificate of theirs, and tokens may be bound to one (`cnf`).',
+      ),
   })
   .describe('TLS between the client and the gateway. Absent: plain.')
 

@@ -4,7 +4,7 @@ import { dirname, resolve } from 'node:path'
 import { isNode, LineCounter, parseDocument, type Document } from 'yaml'
 import { SallyportError } from '../../policies/error.ts'
 import type { Environment } from './environment.ts'
-import { faultText, type ConfigFault } from './faults.ts'
+import { faultText, pathKeys, type ConfigFault } from './faults.ts'
 import { parseConfig, type ParsedConfig, type ParseOptions } from './parse.ts'
 import type { Config } from './schema.ts'
 
@@ -138,16 +138,4 @@ function offsetOf(document: Document, keys: readonly (string | number)[]): numbe
     if (isNode(node)) return node.range?.[0]
   }
   return undefined
-}
-
-/** The keys of a path as `pathText` writes it. */
-function pathKeys(path: string): readonly (string | number)[] {
-  const keys: (string | number)[] = []
-  for (const match of path.matchAll(/\[(?<index>\d+)\]|\[(?<quoted>"(?:[^"\\]|\\.)*")\]|(?<word>[$\w-]+)/g)) {
-    const { index, quoted, word } = match.groups ?? {}
-    if (index !== undefined) keys.push(Number(index))
-    else if (quoted !== undefined) keys.push(JSON.parse(quoted) as string)
-    else if (word !== undefined) keys.push(word)
-  }
-  return keys
 }

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { checkUrl, complain, seconds } from './values.ts'
 
 const entries = z.array(z.string().max(512)).max(10_000)
-const policyName = z.string().min(1).max(128)
+const policyName = z.string().min(1).max(100)
 const mode = z
   .enum(['enforce', 'report'])
   .default('enforce')
@@ -87,7 +87,7 @@ export const policySection = z
       .default({})
       .describe('Policies by name, for `{ kind: named }`, also in tokens.'),
     sets: z
-      .record(z.string().regex(/^[a-z][a-z0-9-]{0,62}$/), entries)
+      .record(z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/), entries)
       .default({})
       .describe('Sets of entries of your own: `corp: [...]` is used as `@corp`.'),
   })

@@ -116,7 +116,7 @@ describe('a configuration that is right', () => {
 })
 
 describe('a configuration that is wrong', () => {
-  test.each<[string, unknown, string]>([
+  test.each<[string, unknown, unknown]>([
     ['an unknown key is named, with what was meant', { listn: {} }, 'listn: unknown key; did you mean `listen`?'],
     [
       'an unknown key deep in a list',
@@ -250,7 +250,7 @@ describe('a configuration that is wrong', () => {
     [
       'a set with a name that no entry can spell',
       { policy: { sets: { Corp: [] } } },
-      'policy.sets.Corp: `Corp` can not be a name here; use lower-case letters, digits and hyphens, a letter first',
+      'policy.sets.Corp: `Corp` can not be a name here; use lower-case letters, digits and hyphens',
     ],
     [
       'an upstream of another kind',
@@ -265,17 +265,57 @@ describe('a configuration that is wrong', () => {
     [
       'a range with host bits',
       { network: { allowPrivate: ['10.20.0.1/16'] } },
-      'network.allowPrivate[0]: `10.20.0.1/16`: a range is written without host bits, spare zeros or upper case; did you mean `10.20.0.0/16`?',
-    ],
-    [
-      'an address for a range',
-      { network: { allowPrivate: ['10.20.0.1'] } },
-      'network.allowPrivate[0]: `10.20.0.1`: not a range; write `198.51.100.0/24` or `2001:db8::/32`; did you mean `10.20.0.1/32`?',
+      'network.allowPrivate[0]: `10.20.0.1/16` is refused: a range is written without host bits, spare zeros or upper case; write `10.20.0.0/16`',
     ],
     [
       'a NAT64 prefix of another length',
       { network: { nat64Prefixes: ['2001:db8::/44'] } },
-      'network.nat64Prefixes[0]: `2001:db8::/44` can not be a NAT64 prefix; those are IPv6 ranges of 32, 40, 48, 56, 64 or 96 bits',
+      'network.nat64Prefixes[0]: `2001:db8::/44` is refused: a NAT64 prefix is IPv6 of length 32, 40, 48, 56, 64 or 96',
+    ],
+    [
+      'an entry of a tenant',
+      { policy: { tenants: { acme: { kind: 'static', allowedHosts: ['ok.example', '*'] } } } },
+      'policy.tenants.acme.allowedHosts[1]: `*` is refused: a star alone covers everything',
+    ],
+    [
+      'an entry with a scheme, and its right form',
+      { policy: { ceiling: { kind: 'static', allowedHosts: ['https://ok.example'] } } },
+      'policy.ceiling.allowedHosts[0]: `https://ok.example` is refused: an entry has no scheme; write `ok.example`',
+    ],
+    [
+      'an entry of the denied hosts',
+      { policy: { deniedHosts: ['.x.example'] } },
+      'policy.deniedHosts[0]: `.x.example` is refused: a name has no leading dot; write `*.x.example`',
+    ],
+    [
+      'an entry of a set, told once however often the set is used',
+      { policy: { sets: { corp: ['a b'] }, ceiling: { kind: 'static', allowedHosts: ['@corp'] } } },
+      'policy.sets.corp[0]: `a b` is refused: an entry has no spaces',
+    ],
+    [
+      'an entry that is exempt from the comparison of names',
+      { sni: { off: ['x.example:0'] } },
+      expect.stringContaining('sni.off[0]: `x.example:0` is refused: '),
+    ],
+    [
+      'a set that is not there',
+      { policy: { ceiling: { kind: 'static', allowedHosts: ['@nowhere'] } } },
+      expect.stringContaining('policy.ceiling.allowedHosts[0]: `@nowhere` is refused: no set has this name'),
+    ],
+    [
+      'a set with the name of one that ships',
+      { policy: { sets: { github: [] } } },
+      'policy.sets.github: `github` is the name of a shipped set; choose another',
+    ],
+    [
+      'a set with the name of one of this machine',
+      { policy: { sets: { npm: [] } } },
+      'policy.sets.npm: `npm` is the name of a set that is read from this machine; choose another',
+    ],
+    [
+      'a named policy that is not there',
+      { policy: { named: { base: { kind: 'allow-all' } }, tenants: { acme: { kind: 'named', name: 'bse' } } } },
+      'policy.tenants.acme.name: no policy in `policy.named` is called `bse`; did you mean `base`?',
     ],
     [
       'a resolver by name',
