@@ -1,31 +1,12 @@
-/** Where clients come in: TCP ports with several listeners each, TLS over them, and unix sockets. */
-import type { Identity } from '../tokens/identity.ts'
-import type { ClientInfo } from '../request.ts'
-import type { Side } from './side.ts'
+/** TCP ports that clients come in by, in plain or over TLS, with several listeners each. */
+import { constants } from 'node:crypto'
+import net from 'node:net'
+import tls from 'node:tls'
+import { SallyportError } from '../../policies/error.ts'
+import { closeServers, handOver, type ListenCommon, type Listener, openServer, type TlsMaterial } from './listener.ts'
 
-/** Certificates of a TLS listener, as PEM. */
-export interface TlsMaterial {
-  readonly cert: string | Buffer
-  readonly key: string | Buffer
-  /** With it a client must present a certificate that it issued. */
-  readonly clientCa?: string | Buffer
-}
-
-/** What every listener takes. */
-export interface ListenCommon {
-  /** The identity that every connection of this listener carries. */
-  readonly bound?: Identity
-  /** A connection, not yet read. */
-  readonly onSide: (side: Side, client: ClientInfo) => void
-  /** Faults of a single connection or of accepting (a failed TLS handshake, no descriptors left); the listener goes on. */
-  readonly onFault?: (fault: ListenFault) => void
-}
-
-/** What went wrong while listening, in a stable word; `code` is the system's or OpenSSL's. */
-export interface ListenFault {
-  readonly kind: 'accept' | 'tls_handshake'
-  readonly code: string
-}
+export type { ListenCommon, Listener, ListenFault, TlsMaterial } from './listener.ts'
+export { listenUnix, type ListenUnixOptions } from './listen-unix.ts'
 
 /** A TCP port. */
 export interface ListenTcpOptions extends ListenCommon {
@@ -33,7 +14,10 @@ export interface ListenTcpOptions extends ListenCommon {
   readonly host: string
   /** 0: a free one. */
   readonly port: number
-  /** How many listeners share the port in this process, so that a busy event loop still accepts several connections a turn. Default 8; 1 where the system has no `SO_REUSEPORT`. */
+  /**
+   * How many listeners share the port in this process: each accepts one connection a turn of the event loop, so that a busy loop still lets several in.
+   * Default 8; always 1 where the system can't share a port.
+   */
   readonly listeners?: number
   /** TLS to the proxy. */
   readonly tls?: TlsMaterial
@@ -41,38 +25,96 @@ export interface ListenTcpOptions extends ListenCommon {
   readonly handshakeTimeoutMs?: number
 }
 
-/** A unix socket. */
-export interface ListenUnixOptions extends ListenCommon {
-  /** At most 103 bytes. A stale socket that nobody answers on is removed; anything else at that path is a fault. */
-  readonly path: string
-  /** Permission bits of the socket file. Default 0o600. */
-  readonly mode?: number
-}
-
-/** An open listener. */
-export interface Listener {
-  /** The bound address in canonical form, or `unix`. */
-  readonly address: string
-  /** The bound port; 0 for a unix socket. */
-  readonly port: number
-  /** New certificates for connections from now on; a fault in them is thrown and the old ones stay. No-op without TLS. */
-  reload(material: TlsMaterial): void
-  /** Stops accepting; open connections go on. Idempotent. */
-  close(): Promise<void>
-}
+/** Where libuv knows how to share a port (`SO_REUSEPORT`, spread by the kernel). */
+const SHARES_PORTS = new Set(['linux', 'freebsd', 'sunos', 'aix'])
 
 /**
  * Opens a TCP port.
- * @throws SallyportError `SALLYPORT_LISTEN_FAILED`, with one line that says why
+ * @throws SallyportError `SALLYPORT_LISTEN_FAILED` or `SALLYPORT_KEY_UNREADABLE`, with one line that says why
  */
-export function listenTcp(_options: ListenTcpOptions): Promise<Listener> {
-  return Promise.reject(new Error('not built yet'))
+export async function listenTcp(options: ListenTcpOptions): Promise<Listener> {
+  const { host } = options
+  const count = SHARES_PORTS.has(process.platform) ? (options.listeners ?? 8) : 1
+  const servers = Array.from({ length: count }, () => createServer(options))
+  const opened: net.Server[] = []
+  let { port } = options
+  const open = async (server: net.Server, reusePort: boolean): Promise<void> => {
+    await openServer(server, whereOf(host, port), { host, port, ...(reusePort && { reusePort }) }, options)
+    opened.push(server)
+    port = (server.address() as net.AddressInfo).port
+  }
+  if (count > 1 && port !== 0) await probe(options)
+  try {
+    for (const server of servers) await open(server, count > 1)
+  } catch (error) {
+    await closeServers(opened)
+    throw error
+  }
+  return {
+    address: host,
+    port,
+    reload: (material) => {
+      for (const server of servers) if (server instanceof tls.Server) reloadServer(server, options, material)
+    },
+    close: () => closeServers(servers),
+  }
 }
 
-/**
- * Opens a unix socket.
- * @throws SallyportError `SALLYPORT_LISTEN_FAILED`, with one line that says why
- */
-export function listenUnix(_options: ListenUnixOptions): Promise<Listener> {
-  return Promise.reject(new Error('not built yet'))
+/** A shared port would also be shared with another gateway of the same user, half the connections each: so it must be free for one alone first. */
+async function probe(options: ListenTcpOptions): Promise<void> {
+  const server = net.createServer()
+  await openServer(server, whereOf(options.host, options.port), { host: options.host, port: options.port }, options)
+  await closeServers([server])
+}
+
+function createServer(options: ListenTcpOptions): net.Server {
+  const common = { allowHalfOpen: true, noDelay: true }
+  if (options.tls === undefined) {
+    return net.createServer({ ...common, pauseOnConnect: true }, (socket) => handOver(options, socket, false))
+  }
+  const server = tls.createServer(
+    {
+      ...common,
+      ...contextOf(options.tls),
+      requestCert: options.tls.clientCa !== undefined,
+      rejectUnauthorized: options.tls.clientCa !== undefined,
+      handshakeTimeout: options.handshakeTimeoutMs ?? 10_000,
+      ALPNProtocols: ['http/1.1'],
+    },
+    (socket) => handOver(options, socket, false),
+  )
+  server.on('tlsClientError', (fault: NodeJS.ErrnoException, socket) => {
+    options.onFault?.({ kind: 'tls_handshake', code: fault.code ?? 'UNKNOWN' })
+    socket.destroy()
+  })
+  return server
+}
+
+/** Checked before it is used, so that nothing is half replaced. */
+function contextOf(material: TlsMaterial): tls.SecureContextOptions {
+  const context: tls.SecureContextOptions = {
+    cert: material.cert,
+    key: material.key,
+    minVersion: 'TLSv1.2',
+    // A resumed session would keep the client certificate of before, also after its CA is gone.
+    ...(material.clientCa !== undefined && { ca: material.clientCa, secureOptions: constants.SSL_OP_NO_TICKET }),
+  }
+  try {
+    tls.createSecureContext(context)
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code ?? 'unknown fault'
+    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `the certificate and key of the TLS listener can't be used: ${code}`)
+  }
+  return context
+}
+
+function reloadServer(server: tls.Server, options: ListenTcpOptions, material: TlsMaterial): void {
+  if ((material.clientCa === undefined) !== (options.tls?.clientCa === undefined)) {
+    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', 'whether clients need a certificate (`clientCa`) changes only with a restart')
+  }
+  server.setSecureContext(contextOf(material))
+}
+
+function whereOf(host: string, port: number): string {
+  return net.isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`
 }

@@ -43,12 +43,6 @@ interface HandleHolder {
   _handle?: Handle | null
 }
 
-/** How Node's own server makes the socket of an accepted handle; `manualStart`: it does not read yet. */
-interface AdoptingOptions extends Omit<net.SocketConstructorOpts, 'handle'> {
-  readonly handle: Handle
-  readonly manualStart: boolean
-}
-
 const EMPTY = Buffer.alloc(0)
 
 /** Idle connections that keep being asked for their buffer leave a few bytes with the handle each time; this bounds them. */
@@ -103,8 +97,14 @@ export class Side implements HotHolder, Visitor {
     const handle = takeHandle(socket)
     if (handle === undefined) return Side.adopt(socket)
     const side = new Side()
-    const options: AdoptingOptions = { handle, manualStart: true, allowHalfOpen: true, onread: ONREAD }
-    side.#own(new net.Socket(options as net.SocketConstructorOpts), true)
+    // As Node's own server makes the socket of an accepted handle; `manualStart`: it does not read yet.
+    const options: net.SocketConstructorOpts & { readonly manualStart: boolean } = {
+      handle: handle as unknown as net.BoundSocket,
+      manualStart: true,
+      allowHalfOpen: true,
+      onread: ONREAD,
+    }
+    side.#own(new net.Socket(options), true)
     return side
   }
 

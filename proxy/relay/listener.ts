@@ -1,0 +1,110 @@
+/** What all listeners share: their types, and how an accepted connection becomes a side with a client. */
+import type net from 'node:net'
+import tls from 'node:tls'
+import { SallyportError } from '../../policies/error.ts'
+import type { ClientInfo } from '../request.ts'
+import type { Identity } from '../tokens/identity.ts'
+import { Side } from './side.ts'
+
+/** What every listener takes. */
+export interface ListenCommon {
+  /** The identity that every connection of this listener carries. */
+  readonly bound?: Identity
+  /** A connection, not yet read. */
+  readonly onSide: (side: Side, client: ClientInfo) => void
+  /** Faults of a single connection or of accepting (a failed TLS handshake, no descriptors left); the listener goes on. */
+  readonly onFault?: (fault: ListenFault) => void
+}
+
+/** What went wrong while listening; `code` is the system's or OpenSSL's. */
+export interface ListenFault {
+  readonly kind: 'accept' | 'tls_handshake'
+  readonly code: string
+}
+
+/** Certificates of a TLS listener, as PEM. */
+export interface TlsMaterial {
+  readonly cert: string | Buffer
+  readonly key: string | Buffer
+  /** With it a client must present a certificate that it issued. */
+  readonly clientCa?: string | Buffer
+}
+
+/** An open listener. */
+export interface Listener {
+  /** The bound address, or `unix`. */
+  readonly address: string
+  /** The bound port; 0 for a unix socket. */
+  readonly port: number
+  /**
+   * New certificates for connections from now on; nothing happens without TLS.
+   * @throws SallyportError `SALLYPORT_KEY_UNREADABLE` when they can't be used; the old ones stay
+   */
+  reload(material: TlsMaterial): void
+  /** Stops accepting; open connections go on. Idempotent. */
+  close(): Promise<void>
+}
+
+/** Connections that wait to be accepted, for each listener; the system may allow fewer. */
+export const BACKLOG = 4096
+
+/** Hands an accepted connection on, unread, with what is known of its client. */
+export function handOver(options: ListenCommon, socket: net.Socket | tls.TLSSocket, isUnix: boolean): void {
+  const thumbprint = socket instanceof tls.TLSSocket ? thumbprintOf(socket) : undefined
+  const side = Side.accept(socket)
+  options.onSide(side, {
+    address: isUnix ? 'unix' : canonicalAddress(side.remoteAddress),
+    port: isUnix ? 0 : (side.remotePort ?? 0),
+    ...(thumbprint !== undefined && { certificateThumbprint: thumbprint }),
+    ...(options.bound !== undefined && { bound: options.bound }),
+  })
+}
+
+/** Opens a server, and keeps its later faults from ending the process. */
+export async function openServer(server: net.Server, where: string, options: net.ListenOptions, common: ListenCommon): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    const refused = (fault: NodeJS.ErrnoException): void => reject(listenFailed(where, fault))
+    server.once('error', refused)
+    server.listen({ ...options, backlog: BACKLOG }, () => {
+      server.off('error', refused)
+      server.on('error', (fault: NodeJS.ErrnoException) => common.onFault?.({ kind: 'accept', code: fault.code ?? 'UNKNOWN' }))
+      resolve()
+    })
+  })
+}
+
+/** Stops accepting. Does not wait for what was accepted: those connections have other owners. */
+export function closeServers(servers: readonly net.Server[]): Promise<void> {
+  for (const server of servers) server.close()
+  // The listening descriptors are closed by now; their callbacks come at the end of this turn.
+  return new Promise((resolve) => setImmediate(resolve))
+}
+
+const WHY: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'it is in use',
+  EACCES: 'not permitted',
+  EPERM: 'not permitted',
+  EADDRNOTAVAIL: 'this machine has no such address',
+  ENOENT: 'its folder does not exist',
+  ENOTDIR: 'its folder does not exist',
+  EROFS: 'its folder is read-only',
+}
+
+/** One line for whoever started it. */
+export function listenFailed(where: string, fault: NodeJS.ErrnoException): SallyportError {
+  const why = WHY[fault.code ?? ''] ?? fault.code ?? 'unknown fault'
+  return new SallyportError('SALLYPORT_LISTEN_FAILED', `can't listen on \`${where}\`: ${why}`, { cause: fault })
+}
+
+/** IPv4 clients of an IPv6 listener are IPv4; a zone is the machine's affair. A peer that has already left has no address any more. */
+function canonicalAddress(address: string | undefined): string {
+  if (address === undefined) return 'unknown'
+  return address.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '')
+}
+
+/** Only of a certificate that was verified. @see RFC 8705 section 3.1 */
+function thumbprintOf(socket: tls.TLSSocket): string | undefined {
+  if (!socket.authorized) return undefined
+  const certificate = socket.getPeerX509Certificate()
+  return certificate && Buffer.from(certificate.fingerprint256.replaceAll(':', ''), 'hex').toString('base64url')
+}
