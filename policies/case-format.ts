@@ -11,10 +11,10 @@ const ports = z
 const oneOrSeveral = z.union([z.string(), z.array(z.string())]).optional()
 /** A missing layer is one that nobody set. */
 export const layersSchema = z.strictObject({
-  ceiling: z.unknown(),
+  ceiling: z.unknown().optional(),
   deniedHosts: z.array(z.string()).optional(),
-  tenant: z.unknown(),
-  claim: z.unknown(),
+  tenant: z.unknown().optional(),
+  claim: z.unknown().optional(),
 })
 const networkSchema = {
   allowPrivate: z.array(z.string()).optional(),

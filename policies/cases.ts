@@ -15,7 +15,7 @@ import { destinationOf, type Destination } from './destination.ts'
 import { parseEntry, type EntryContext, type EntrySets } from './entry.ts'
 import { judgeLayer, type Layer } from './layer.ts'
 import type { Checked, LocatedFault } from './parsed.ts'
-import { compileDeniedHosts, compilePolicy, parseLayerPolicy } from './policy.ts'
+import { compileDeniedHosts, compilePolicy, parseLayerPolicy, parsePolicy } from './policy.ts'
 import { parseNetworkRules, type NetworkRules } from './special-purpose.ts'
 
 /** What stands where a document says nothing. */
@@ -92,9 +92,10 @@ function runDecision(
   document: z.infer<typeof documentSchema>,
   { sets, ...defaults }: CaseDefaults,
 ): string | undefined {
-  const settings = { allowPrivate: [], nat64Prefixes: [], ...present(document), ...present(item) }
-  const hasSettings = [document, item].some(({ allowPrivate, nat64Prefixes }) => allowPrivate ?? nat64Prefixes)
-  const network = hasSettings ? parseNetworkRules(settings) : undefined
+  const allowPrivate = item.allowPrivate ?? document.allowPrivate
+  const nat64Prefixes = item.nat64Prefixes ?? document.nat64Prefixes
+  const hasSettings = allowPrivate !== undefined || nat64Prefixes !== undefined
+  const network = hasSettings ? parseNetworkRules({ allowPrivate, nat64Prefixes }) : undefined
   const set = item.layers ?? document.layers
   const layers = set === undefined ? undefined : readLayers(set, sets)
   if (network?.ok === false) return faultsText(network.faults)
@@ -137,12 +138,18 @@ function readLayers(set: z.infer<typeof layersSchema>, sets: EntrySets | undefin
   else faults.push(...denied.faults)
   for (const name of ['ceiling', 'tenant', 'claim'] as const) {
     if (name === 'tenant' && set.tenant === undefined) continue
-    const context = contextOf(name === 'claim' ? 'token' : 'file', sets)
-    const layer = parseLayerPolicy(set[name] ?? { kind: 'deny-all' }, context)
+    const policy = set[name] === undefined ? { kind: 'deny-all' } : set[name]
+    const layer = name === 'claim' ? readClaim(policy, sets) : parseLayerPolicy(policy, contextOf('file', sets))
     if (layer.ok) layers.push({ name, ...layer.value })
     else faults.push(...layer.faults.map((fault) => ({ ...fault, path: `${name}.${fault.path}` })))
   }
   return faults.length > 0 ? { ok: false, faults } : { ok: true, value: { layers, version: '' } }
+}
+
+/** A token can't ask for a mode. */
+function readClaim(policy: unknown, sets: EntrySets | undefined): ReturnType<typeof parseLayerPolicy> {
+  const claim = parsePolicy(policy, contextOf('token', sets))
+  return claim.ok ? { ok: true, value: { policy: claim.value, mode: 'enforce' } } : claim
 }
 
 function contextOf(from: 'file' | 'token' | undefined, sets: EntrySets | undefined): EntryContext {
@@ -158,20 +165,17 @@ function readTarget({ host, port }: { readonly host: string; readonly port: numb
 
 /** Compares the expected members that are there; a list holds answers that are equally right. */
 function differences(expected: Record<string, unknown>, actual: Record<string, unknown>): string | undefined {
-  const wrong = Object.entries(present(expected)).filter(([field, value]) => {
+  const wrong = Object.entries(expected).filter(([field, value]) => {
+    if (value === undefined) return false
     const answers: readonly unknown[] = Array.isArray(value) && field !== 'ports' ? value : [value]
     return !answers.some((answer) => JSON.stringify(answer) === JSON.stringify(actual[field]))
   })
   if (wrong.length === 0) return undefined
-  return wrong
-    .map(
-      ([field, value]) => `expected ${field} ${JSON.stringify(value)}, got ${JSON.stringify(actual[field]) ?? 'none'}`,
-    )
-    .join('; ')
+  return wrong.map(([field, value]) => `expected ${field} ${shown(value)}, got ${shown(actual[field])}`).join('; ')
 }
 
-function present<T extends object>(members: T): T {
-  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as T
+function shown(value: unknown): string {
+  return value === undefined ? 'none' : JSON.stringify(value)
 }
 
 function faultsText(faults: readonly LocatedFault[]): string {

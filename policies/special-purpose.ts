@@ -36,7 +36,10 @@ export interface AddressVerdict {
 
 /** Reads the operator's settings; a single address counts as a range of one. Every fault, with its path. */
 export function parseNetworkRules(
-  settings: { readonly allowPrivate?: readonly string[]; readonly nat64Prefixes?: readonly string[] },
+  settings: {
+    readonly allowPrivate?: readonly string[] | undefined
+    readonly nat64Prefixes?: readonly string[] | undefined
+  },
   own: readonly OwnListener[] = [],
 ): Checked<NetworkRules> {
   const faults: LocatedFault[] = []
