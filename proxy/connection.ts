@@ -17,7 +17,7 @@ import {
 } from '../policies/index.ts'
 import type { AuditLog } from './audit/record.ts'
 import { outcomeEntry } from './audit/entry.ts'
-import type { Resolved } from './egress/resolver.ts'
+import type { Resolver } from './egress/resolver.ts'
 import type { Reason } from './reasons.ts'
 import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Progress, Refusal } from './request.ts'
 import type { Identified } from './tokens/identify.ts'
@@ -32,7 +32,7 @@ export interface Gate {
   readonly layersFor: (identity: Identity) => Layers | Promise<Layers>
   readonly network: () => NetworkRules
   /** `undefined` when an upstream proxy resolves names: then only names and literals are judged. */
-  readonly resolve: ((destination: Destination & { readonly kind: 'name' }) => Promise<Resolved>) | undefined
+  readonly resolver: () => Resolver | undefined
   readonly limits: LimitCounters
   readonly audit: AuditLog
   /** Whether what can't be written down is let out all the same (`audit.onFailure: allow`). */
@@ -90,7 +90,7 @@ async function decideConnection(gate: Gate, request: ConnectionRequest): Promise
   if (closed) return { ok: false, reason: closed, destination }
 
   const who = await gate.identify(request.credentials, request.client)
-  if (!who.ok) return { ok: false, destination, identity: who.identity, reason: who.reason, detail: who.detail }
+  if (!who.ok) return { ...who, destination }
   const { identity } = who
 
   const layers = await gate.layersFor(identity)
@@ -108,7 +108,7 @@ async function decideConnection(gate: Gate, request: ConnectionRequest): Promise
     if ('reason' in found) return { ...sofar, ...found.progress, ok: false, reason: found.reason }
     kept = true
     const { permit, ...verdict } = found.allow
-    return { ...sofar, ...found.progress, ok: true, verdict, permit, place, expiresAtMs: who.tunnelExpiresAtMs }
+    return { ...sofar, ...found.progress, ok: true, destination, identity, verdict, permit, place, expiresAtMs: who.tunnelExpiresAtMs }
   } finally {
     if (!kept) place.release()
   }
@@ -122,8 +122,9 @@ async function judgeAddresses(
   network: NetworkRules,
 ): Promise<{ allow: Allow; progress: Progress } | { reason: Reason; progress: Progress }> {
   if (destination.kind === 'address') return judged(decideAddresses(layers, destination, [destination.address], network), {})
-  if (!gate.resolve) return judged(decideUnresolved(layers, destination, network), {})
-  const resolved = await gate.resolve(destination)
+  const resolver = gate.resolver()
+  if (!resolver) return judged(decideUnresolved(layers, destination, network), {})
+  const resolved = await resolver.resolve(destination.host)
   if (!resolved.ok) return { reason: resolved.reason, progress: { dnsMs: resolved.ms } }
   const progress = { resolved: resolved.addresses.map((address) => address.text), dnsMs: resolved.ms }
   return judged(decideAddresses(layers, destination, resolved.addresses, network), progress)

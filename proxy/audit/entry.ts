@@ -9,7 +9,7 @@ import type { AuthEntry, CloseEntry, DecisionEntry } from './record.ts'
 export function outcomeEntry(
   request: ConnectionRequest,
   outcome: Authorized | Refusal,
-  dialled?: { readonly address: string; readonly connectMs: number },
+  dialled?: { readonly address: string; readonly connectMs?: number | undefined },
 ): AuthEntry | DecisionEntry {
   const common = commonFields(request, outcome)
   if (!outcome.ok && outcome.reason.startsWith('token_')) {

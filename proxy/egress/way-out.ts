@@ -1,0 +1,96 @@
+/** How the gateway gets out: directly, or through the operator's upstream proxy. The rest of the gateway sees no difference. */
+import fs from 'node:fs'
+import type net from 'node:net'
+import { SallyportError } from '../../policies/error.ts'
+import type { Permit } from '../../policies/index.ts'
+import type { Clock } from '../clock.ts'
+import type { Config } from '../config/schema.ts'
+import type { Dialled } from '../connection.ts'
+import type { DialledPlain } from '../dialects/forward.ts'
+import { Side } from '../relay/side.ts'
+import type { Refusal } from '../request.ts'
+import { dial, type DialFailure } from './dial.ts'
+import { parseFixedHosts } from './fixed-hosts.ts'
+import { createResolver, type Resolver } from './resolver.ts'
+import { createUpstream, type Upstream } from './upstream.ts'
+
+/** The way out of one configuration. */
+export interface WayOut {
+  /** `undefined` where the upstream resolves names: then no address is known here. */
+  readonly resolver: Resolver | undefined
+  /** Opens what a tunnel relays to. */
+  readonly dialTunnel: (permit: Permit) => Promise<Dialled<{ readonly upstream: Side; readonly connectMs: number }>>
+  /** Opens a socket for plain HTTP requests. */
+  readonly dialPlain: (permit: Permit) => Promise<DialledPlain | Refusal>
+  /** Idempotent. */
+  readonly close: () => void
+}
+
+/** @throws SallyportError `SALLYPORT_CONFIG_INVALID`, `SALLYPORT_KEY_UNREADABLE` for an upstream whose URL or credentials can't be used */
+export function createWayOut(config: Config, clock: Clock): WayOut {
+  const { network, timeouts } = config
+  const hosts = parseFixedHosts(network.hosts)
+  if (!hosts.ok) throw new SallyportError('SALLYPORT_CONFIG_INVALID', hosts.faults.map((fault) => `network.hosts: ${fault}`).join('\n'))
+  const resolver = createResolver({ servers: network.resolvers, hosts: hosts.value, timeoutMs: timeouts.dnsSeconds * 1000, clock })
+  const options = { timeoutMs: timeouts.connectSeconds * 1000 }
+  if (!network.upstream) {
+    return {
+      resolver,
+      dialTunnel: async (permit) => tunnelOutcome(await dial(permit, { ...options, makeSide: () => Side.outbound() })),
+      dialPlain: async (permit) => plainOutcome(await dial(permit, options)),
+      close: () => resolver.close(),
+    }
+  }
+  const upstream = openUpstream(network.upstream, resolver)
+  return {
+    resolver: upstream.resolve === 'here' ? resolver : undefined,
+    dialTunnel: async (permit) =>
+      tunnelOutcome(await upstream.connect(permit, { ...options, makeSide: () => Side.outbound(), adopt: (socket) => Side.adopt(socket) })),
+    dialPlain: async (permit) => {
+      const outcome = await upstream.forward(permit, options)
+      if (!outcome.ok || outcome.form.kind === 'origin') return plainOutcome(outcome)
+      const { proxyAuthorization } = outcome.form
+      return { ...plainOutcome(outcome), upstreamProxy: proxyAuthorization === undefined ? {} : { authorization: proxyAuthorization } }
+    },
+    close: () => resolver.close(),
+  }
+}
+
+interface Connected {
+  readonly ok: true
+  readonly socket: net.Socket
+  readonly address: { readonly text: string } | undefined
+  readonly connectMs: number
+}
+
+function tunnelOutcome(outcome: (Connected & { readonly side: Side }) | DialFailure) {
+  if (!outcome.ok) return failure(outcome)
+  return { ok: true, upstream: outcome.side, address: dialledText(outcome), connectMs: outcome.connectMs } as const
+}
+
+function plainOutcome(outcome: Connected): DialledPlain
+function plainOutcome(outcome: Connected | DialFailure): DialledPlain | Refusal
+function plainOutcome(outcome: Connected | DialFailure): DialledPlain | Refusal {
+  if (!outcome.ok) return failure(outcome)
+  return { ok: true, socket: outcome.socket, dialled: dialledText(outcome), connectMs: outcome.connectMs }
+}
+
+function failure({ reason, connectMs }: DialFailure) {
+  return { ok: false, reason, connectMs } as const
+}
+
+/** Where the upstream resolves the name, the address is its affair. */
+function dialledText({ address }: Connected): string {
+  return address?.text ?? 'upstream'
+}
+
+function openUpstream(settings: NonNullable<Config['network']['upstream']>, resolver: Resolver): Upstream {
+  try {
+    const { url, credentialsFile, resolve } = settings
+    const credentials = credentialsFile === undefined ? undefined : fs.readFileSync(credentialsFile, 'utf8').replace(/\r?\n$/, '')
+    return createUpstream({ url, resolve, resolver, ...(credentials !== undefined && { credentials }) })
+  } catch (error) {
+    if (error instanceof TypeError) throw new SallyportError('SALLYPORT_CONFIG_INVALID', `network.upstream: ${error.message}`)
+    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `network.upstream: can't read \`${settings.credentialsFile ?? ''}\``, { cause: error })
+  }
+}

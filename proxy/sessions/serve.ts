@@ -1,0 +1,47 @@
+/** What happens on one accepted connection until it is a tunnel, is handed to the HTTP forwarder, or is refused. */
+import { sniff } from '../dialects/dialect.ts'
+import type { Side } from '../relay/side.ts'
+import type { ClientInfo } from '../request.ts'
+import { refuseHttp, serveConnect } from './connect-session.ts'
+import { readMessage } from './reading.ts'
+import { endEarly, requestOf, type SessionContext } from './session.ts'
+import { serveSocks5 } from './socks5-session.ts'
+
+/** A client that asks again and again without credentials is not kept for ever. */
+const MAX_CHALLENGES = 10
+
+/** Serves one connection by its first byte; resolves when it is a tunnel, somebody else's, or ended. */
+export async function serveSide(context: SessionContext, side: Side, client: ClientInfo): Promise<void> {
+  for (let challenges = 0; ; challenges++) {
+    context.heads.start(side, () => side.destroy())
+    const { message, bytes } = await readMessage(side, Buffer.alloc(0), readDialect)
+    if (message.state === 'ended') {
+      if (challenges === 0 || bytes.length > 0) return endEarly(context, side, client, bytes, 'http')
+      context.heads.stop(side)
+      return side.destroy()
+    }
+    switch (message.dialect) {
+      case 'connect': {
+        const outcome = await serveConnect(context, side, client, bytes, challenges < MAX_CHALLENGES)
+        if (outcome === 'over') return
+        break
+      }
+      case 'socks5':
+        return serveSocks5(context, side, client, bytes)
+      case 'http':
+        context.heads.stop(side)
+        side.unread(bytes)
+        return context.forward(side.toStream(), client)
+      case 'unknown': {
+        const refusal = { ok: false, reason: 'request_malformed', detail: 'neither HTTP nor SOCKS5' } as const
+        await refuseHttp(context, side, requestOf(context, client, 'http', ''), refusal)
+        return
+      }
+    }
+  }
+}
+
+function readDialect(bytes: Buffer) {
+  const dialect = sniff(bytes)
+  return dialect === 'more' ? ({ state: 'more' } as const) : ({ state: 'done', dialect } as const)
+}

@@ -1,0 +1,94 @@
+/** A whole gateway on loopback with an issuer of its own, for tests. Everything it makes is gone after `close()`. */
+import crypto from 'node:crypto'
+import fs from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import { SignJWT, type JWTPayload } from 'jose'
+import { createGateway, type Gateway, type GatewayOptions } from '../../proxy/gateway.ts'
+import { parseConfig } from '../../proxy/config/parse.ts'
+import type { ConfigInput } from '../../proxy/config/schema.ts'
+
+export const ISSUER = 'https://issuer.example.test'
+
+export interface TestGateway {
+  readonly gateway: Gateway
+  readonly folder: string
+  /** Of the first proxy listener, on 127.0.0.1. */
+  readonly port: number
+  readonly adminPort: number
+  /** A signed ES256 token; `claims` are laid over sensible ones, `undefined` takes one away. */
+  token(claims?: Record<string, unknown>): Promise<string>
+  /** A short HS256 token of `urn:h`, for SOCKS5. */
+  shortToken(claims?: Record<string, unknown>): Promise<string>
+  /** All lines of the audit log so far. */
+  audit(): Record<string, unknown>[]
+  /** Waits (bounded) until a line satisfies `test`. */
+  auditLine(test: (line: Record<string, unknown>) => boolean): Promise<Record<string, unknown>>
+  close(): Promise<void>
+}
+
+/** `document` is laid over a configuration that listens on free ports and knows the two test issuers. */
+export async function startTestGateway(
+  document: ConfigInput = {},
+  options: Omit<GatewayOptions, 'config'> = {},
+): Promise<TestGateway> {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-test-'))
+  const pair = crypto.generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  const jwk = { ...pair.publicKey.export({ format: 'jwk' }), kid: 'test-1', alg: 'ES256', use: 'sig' }
+  fs.writeFileSync(path.join(folder, 'jwks.json'), JSON.stringify({ keys: [jwk] }))
+  const secret = crypto.randomBytes(32)
+  fs.writeFileSync(path.join(folder, 'secret'), secret, { mode: 0o600 })
+
+  const parsed = parseConfig(
+    {
+      state: path.join(folder, 'state'),
+      log: { level: 'silent' },
+      issuers: [
+        { issuer: ISSUER, algorithms: ['ES256'], jwks: path.join(folder, 'jwks.json') },
+        { issuer: 'urn:h', algorithms: ['HS256'], secretFile: path.join(folder, 'secret') },
+      ],
+      ...document,
+      listen: { proxy: '127.0.0.1:0', admin: '127.0.0.1:0', ...document.listen },
+    },
+    { folder },
+  )
+  if (!parsed.ok) throw new Error(JSON.stringify(parsed.faults, null, 2))
+  const gateway = await createGateway({ config: parsed.config, machineSets: { sets: { npm: [], apt: [] }, notes: [] }, ...options })
+  const listening = await gateway.listen()
+  const first = listening.proxy.find((address) => address.kind === 'tcp')
+  const sign = (claims: Record<string, unknown>, iss: string, header: { alg: string; kid?: string }, key: crypto.KeyObject) => {
+    const now = Math.floor(Date.now() / 1000)
+    const payload = { iss, aud: 'sallyport', iat: now - 5, exp: now + 600, jti: crypto.randomUUID(), sub: 'sbx_test', ...claims }
+    return new SignJWT(JSON.parse(JSON.stringify(payload)) as JWTPayload).setProtectedHeader({ typ: 'egress+jwt', ...header }).sign(key)
+  }
+  const audit = () =>
+    fs
+      .readdirSync(parsed.config.audit.path)
+      .filter((name) => name.endsWith('.jsonl'))
+      .sort()
+      .flatMap((name) => fs.readFileSync(path.join(parsed.config.audit.path, name), 'utf8').split('\n'))
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+  return {
+    gateway,
+    folder,
+    port: first?.kind === 'tcp' ? first.port : 0,
+    adminPort: listening.admin?.kind === 'tcp' ? listening.admin.port : 0,
+    token: (claims = {}) => sign(claims, ISSUER, { alg: 'ES256', kid: 'test-1' }, pair.privateKey),
+    shortToken: (claims = {}) =>
+      sign({ sub: undefined, jti: crypto.randomBytes(3).toString('hex'), ...claims }, 'urn:h', { alg: 'HS256' }, crypto.createSecretKey(secret)),
+    audit,
+    auditLine: async (test) => {
+      for (let tries = 0; tries < 300; tries++) {
+        const found = audit().find(test)
+        if (found) return found
+        await new Promise((resolve) => setTimeout(resolve, 10))
+      }
+      throw new Error(`no such audit line; the last ones are\n${audit().slice(-5).map((line) => JSON.stringify(line)).join('\n')}`)
+    },
+    close: async () => {
+      await gateway.close()
+      fs.rmSync(folder, { recursive: true, force: true })
+    },
+  }
+}
