@@ -1,17 +1,70 @@
 /** Makes text from outside fit for an audit line: printable ASCII, bounded, without anything that looks like a credential. */
 
-/** Longest text of a field, in characters before JSON escaping. */
+/** Longest text of a field, in characters before JSON escaping. Enough for any name, address or identifier; a line stays small. */
 export const MAX_FIELD_CHARACTERS = 512
 
+/** How much of a longer text is looked at; the rest is cut unseen, so that no text costs more than this. */
+const MAX_SCANNED_CHARACTERS = 4096
+
+const CUT_MARK = String.raw`\...`
+const REDACTED = '[redacted]'
+
+/** Printable ASCII but for the quote and the backslash: needs no escaping in JSON. */
+const PLAIN = /^[ !#-[\]-~]*$/
+const SUSPECT = /eyJ|sph_|@|basic|bearer/i
+
 /**
- * The raw target (latin1) as the `requested` field shows it: printable ASCII stays, a backslash is doubled, any other byte becomes `\xHH`; what looks like
- * a credential is replaced; at most 512 characters, a longer text ends in `\...`.
+ * The raw target (latin1) as the `requested` field shows it: printable ASCII stays, a backslash is doubled, any other byte becomes `\xHH`;
+ * what looks like a credential is replaced; at most 512 characters, and a text that was cut ends in `\...`.
  */
 export function escapeRequested(raw: string): string {
-  return redactCredentials(raw.slice(0, 2 * MAX_FIELD_CHARACTERS))
+  const escaped = redactCredentials(raw.slice(0, MAX_SCANNED_CHARACTERS)).replace(/[^ -[\]-~]/g, escapeCharacter)
+  if (escaped.length <= MAX_FIELD_CHARACTERS && raw.length <= MAX_SCANNED_CHARACTERS) return escaped
+  const room = MAX_FIELD_CHARACTERS - CUT_MARK.length
+  // An escape is never cut in two: `\x1` would read as something else.
+  return escaped.slice(0, room).replace(/(?<!\\)((?:\\\\)*)\\(?:x[0-9a-f]?)?$/, '$1') + CUT_MARK
 }
 
-/** `text` with `[redacted]` in place of what looks like a JWT, a handle, an Authorization value or the user info of a URL. */
+/**
+ * `text` with `[redacted]` in place of what looks like a JWT, a handle, an Authorization value or the user info of a URL. A second net: no field
+ * is meant for credentials, but a client may put one into a target, and a caller into a detail. Takes time linear in the text.
+ */
 export function redactCredentials(text: string): string {
+  if (text.length < 8 || !SUSPECT.test(text)) return text
   return text
+    .replace(/\b(basic|bearer)\s+[^\s"']+/gi, `$1 ${REDACTED}`)
+    .replace(/[^\s/]+/g, redactUserInfo)
+    .replace(/[\w.~+=-]+/g, redactToken)
+}
+
+/** `text` as a JSON string in ASCII: no character of it can end the line, the string, or start a terminal's escape sequence. */
+export function quoteField(text: string): string {
+  let clean = text.length > MAX_SCANNED_CHARACTERS ? text.slice(0, MAX_SCANNED_CHARACTERS) : text
+  clean = redactCredentials(clean)
+  if (clean.length > MAX_FIELD_CHARACTERS) clean = clean.slice(0, MAX_FIELD_CHARACTERS - CUT_MARK.length) + CUT_MARK
+  if (PLAIN.test(clean)) return `"${clean}"`
+  return JSON.stringify(clean).replace(/[\x7f-\uffff]/g, (character) => String.raw`\u` + hex(character, 4))
+}
+
+function escapeCharacter(character: string): string {
+  if (character === '\\') return '\\\\'
+  const code = character.charCodeAt(0)
+  return code > 0xff ? String.raw`\u` + hex(character, 4) : String.raw`\x` + hex(character, 2)
+}
+
+function hex(character: string, digits: number): string {
+  return character.charCodeAt(0).toString(16).padStart(digits, '0')
+}
+
+function redactUserInfo(word: string): string {
+  const at = word.lastIndexOf('@')
+  const colon = word.indexOf(':')
+  return colon === -1 || at < colon ? word : REDACTED + word.slice(at)
+}
+
+function redactToken(word: string): string {
+  const jwt = word.indexOf('eyJ')
+  if (jwt !== -1 && word.length - jwt >= 20 && word.includes('.', jwt)) return word.slice(0, jwt) + REDACTED
+  const handle = word.indexOf('sph_')
+  return handle !== -1 && word.length - handle >= 20 ? word.slice(0, handle) + REDACTED : word
 }

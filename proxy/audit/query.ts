@@ -1,30 +1,19 @@
-/** Finds lines in a log, in order of time, streaming with bounded memory. Trusts nothing it reads and proves nothing; see verify.ts. */
+/** Finds lines in a log, in order of time, streaming with bounded memory. Trusts nothing that it reads and proves nothing; see verify.ts. */
+import { z } from 'zod'
+import { SallyportError } from '../../policies/error.ts'
+import { type AuditFilters, compileFilters, parseLine, timeOf } from './match.ts'
+import { readLines } from './read-lines.ts'
 import type { AuditLine } from './schema.ts'
+import { type SegmentFile, segmentsAt } from './segments.ts'
 
-/** All given filters must hold; texts are compared whole. */
-export interface AuditFilters {
-  readonly instance?: string
-  readonly kind?: string
-  readonly tenant?: string
-  readonly sandbox?: string
-  readonly host?: string
-  readonly reason?: string
-  readonly decision?: string
-  readonly effective?: string
-  readonly request_id?: string
-  readonly token_id?: string
-  /** Inclusive, milliseconds since the epoch. */
-  readonly sinceMs?: number
-  /** Exclusive, milliseconds since the epoch. */
-  readonly untilMs?: number
-}
+export type { AuditFilters } from './match.ts'
 
 /** What {@link queryAudit} looks for. */
 export interface QueryOptions {
-  /** Folder, or one segment file. */
+  /** Folder, or one file of the log. */
   readonly path: string
   readonly filters?: AuditFilters
-  /** Most lines given back. Default: no limit (streaming). */
+  /** Most lines given back. Default: all. */
   readonly limit?: number
   /** From an earlier {@link Found}: goes on after that line. */
   readonly cursor?: string
@@ -36,14 +25,90 @@ export interface Found {
   readonly line: AuditLine
   /** The line as it is in the file, without its newline. */
   readonly text: string
-  /** Where to go on after this line. */
+  /** Where to go on after this line; text that is safe in a URL. */
   readonly cursor: () => string
 }
 
+/** For each instance: number of the file, and offset after the last line that was given back. */
+type Positions = Readonly<Record<string, readonly [number, number]>>
+
+const positionsSchema = z.record(z.string(), z.tuple([z.int().positive(), z.int().nonnegative()]))
+
 /**
- * The lines for which all filters hold.
- * @throws SallyportError `SALLYPORT_AUDIT_UNREADABLE`: no such folder or file, or a cursor that doesn't fit
+ * The lines for which all filters hold, those of several instances merged by time. A line that is only half written is left out.
+ * @throws SallyportError `SALLYPORT_AUDIT_UNREADABLE`: no such folder or file, or a cursor that is none
  */
-export function queryAudit(options: QueryOptions): AsyncIterableIterator<Found> {
-  throw new Error(`not written yet: ${options.path}`)
+export async function* queryAudit({ path, filters = {}, limit = Infinity, cursor, signal }: QueryOptions): AsyncGenerator<Found, void, undefined> {
+  let positions = cursor === undefined ? {} : parseCursor(cursor)
+  const logs = Map.groupBy(segmentsAt(path), ({ instance }) => instance)
+  const sources = [...logs].filter(([instance]) => filters.instance === undefined || filters.instance === instance).map(([, segments]) => scan(segments, filters, positions, signal))
+  let count = 0
+  try {
+    for await (const { hit, line } of merge(sources)) {
+      if (count >= limit) return
+      count += 1
+      const now = (positions = { ...positions, [hit.instance]: [hit.number, hit.endOffset] as const })
+      yield { line, text: hit.text, cursor: () => printCursor(now) }
+    }
+  } finally {
+    for (const source of sources) await source.return()
+  }
+}
+
+interface Hit {
+  readonly text: string
+  readonly time: string
+  readonly instance: string
+  readonly number: number
+  readonly endOffset: number
+}
+
+async function* scan(segments: readonly SegmentFile[], filters: AuditFilters, positions: Positions, signal: AbortSignal | undefined): AsyncGenerator<Hit, void, undefined> {
+  const matches = compileFilters(filters)
+  for (const { path, instance, number } of segments) {
+    const [fromNumber, fromOffset] = positions[instance] ?? [0, 0]
+    if (number < fromNumber) continue
+    let offset = number === fromNumber ? fromOffset : 0
+    for await (const { lines, endOffset } of readLines(path, offset, signal)) {
+      const hits: Hit[] = []
+      for (const bytes of lines) {
+        offset += bytes.length
+        const text = bytes.toString('latin1', 0, bytes.length - 1)
+        if (matches(text)) hits.push({ text, time: timeOf(text), instance, number, endOffset: offset })
+      }
+      offset = endOffset
+      yield* hits
+    }
+  }
+}
+
+/** By time; a line never comes before an earlier one of its own instance. */
+async function* merge(sources: readonly AsyncGenerator<Hit, void, undefined>[]): AsyncGenerator<{ readonly hit: Hit; readonly line: AuditLine }, void, undefined> {
+  const heads = await Promise.all(sources.map((source) => source.next()))
+  for (;;) {
+    let first = -1
+    let earliest: Hit | undefined
+    for (const [index, { value, done }] of heads.entries()) {
+      if (done === true || value === undefined || (earliest !== undefined && value.time >= earliest.time)) continue
+      earliest = value
+      first = index
+    }
+    const source = sources[first]
+    if (earliest === undefined || source === undefined) return
+    const line = parseLine(earliest.text)
+    if (line !== undefined) yield { hit: earliest, line }
+    heads[first] = await source.next()
+  }
+}
+
+function printCursor(positions: Positions): string {
+  return Buffer.from(JSON.stringify(positions)).toString('base64url')
+}
+
+function parseCursor(cursor: string): Positions {
+  try {
+    return positionsSchema.parse(JSON.parse(Buffer.from(cursor, 'base64url').toString()))
+  } catch {
+    throw new SallyportError('SALLYPORT_AUDIT_UNREADABLE', `\`${cursor.slice(0, 80)}\` is no cursor of an audit query`)
+  }
 }

@@ -1,8 +1,9 @@
 /** The shape of an audit line: one zod schema, from which the types and the published JSON Schema come. */
 import { z } from 'zod'
 import { ALL_REASONS, CLOSE_REASONS } from '../reasons.ts'
+import { MAX_FIELD_CHARACTERS } from './escape.ts'
 
-const text = z.string().max(MAX_TEXT())
+const text = z.string().max(MAX_FIELD_CHARACTERS)
 const count = z.number().int().nonnegative()
 const milliseconds = z.number().nonnegative()
 const hash = z.string().regex(/^[0-9a-f]{64}$/)
@@ -83,7 +84,7 @@ const admin = z.strictObject({
   segment: z.number().int().positive().optional().describe('Number of the file; on its first line and on checkpoints'),
   previous: z.enum(['none', 'stop', 'segment', 'unclean', 'abandoned', 'missing']).optional().describe('First line of a file: how the one before it ended'),
   torn_bytes: count.optional().describe('First line of a file: bytes of an unfinished line at the end of the one before it'),
-  cause: z.enum(['lines', 'interval', 'segment', 'stop']).optional().describe('Why a checkpoint was written; `segment` and `stop` close the file'),
+  cause: z.enum(['start', 'lines', 'interval', 'segment', 'stop']).optional().describe('Why a checkpoint was written; `segment` and `stop` close the file'),
   ...chain,
   signer: text.optional().describe('RFC 7638 thumbprint of the Ed25519 key that signed the checkpoint'),
   signature: z.string().regex(/^[A-Za-z0-9_-]{86}$/).optional().describe('Ed25519 over the bytes of the line before `,"signature"`, base64url'),
@@ -103,6 +104,3 @@ export function auditJsonSchema(): object {
   }
 }
 
-function MAX_TEXT(): number {
-  return 512
-}
