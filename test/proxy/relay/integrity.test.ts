@@ -12,13 +12,17 @@ afterEach(async () => {
 })
 
 /** An origin that sends random bytes down while it hashes what comes up; the first 8 bytes up say which tunnel it is. */
-async function hashingOrigin(bytesDown: number, stalls: number): Promise<Origin & { readonly seen: Map<string, { up: string; down: string }> }> {
+async function hashingOrigin(
+  bytesDown: number,
+  stalls: number,
+  mayRead: Promise<void> = Promise.resolve(),
+): Promise<Origin & { readonly seen: Map<string, { up: string; down: string }> }> {
   const seen = new Map<string, { up: string; down: string }>()
   const origin = await startOrigin((socket) => {
     void (async () => {
       await once(socket, 'readable')
       const name = (socket.read(8) as Buffer).toString()
-      const [up, down] = await Promise.all([readAll(socket, stalls), sendRandom(socket, bytesDown)])
+      const [up, down] = await Promise.all([mayRead.then(() => readAll(socket, stalls)), sendRandom(socket, bytesDown)])
       seen.set(name, { up, down })
     })()
   })
@@ -32,11 +36,18 @@ async function gatewayTo(transport: Transport, originPort: number, readsLine = f
   return gateway
 }
 
-async function runTunnel(gateway: Gateway, name: string, bytesUp: number, stalls: number, largest?: number): Promise<{ up: string; down: string }> {
+async function runTunnel(
+  gateway: Gateway,
+  name: string,
+  bytesUp: number,
+  stalls: number,
+  largest?: number,
+  mayRead: Promise<void> = Promise.resolve(),
+): Promise<{ up: string; down: string }> {
   const socket = gateway.connect()
   await once(socket, gateway.transport === 'tls' ? 'secureConnect' : 'connect')
   socket.write(name)
-  const [up, down] = await Promise.all([sendRandom(socket, bytesUp, largest), readAll(socket, stalls)])
+  const [up, down] = await Promise.all([sendRandom(socket, bytesUp, largest), mayRead.then(() => readAll(socket, stalls))])
   return { up, down }
 }
 
@@ -65,6 +76,32 @@ describe.each(['tcp', 'unix', 'tls'] as const)('over %s', (transport) => {
     await until(() => origin.seen.size === names.length && bulk.seen.size === 3)
     for (const [index, name] of names.entries()) expect(got[index]).toEqual(origin.seen.get(name))
     for (const [index, hashes] of big.entries()) expect(hashes).toEqual(bulk.seen.get(`big-000${index}`))
+  })
+
+  test.each([HOT_LIMIT, 0])('nobody reads until every tunnel is blocked both ways, while small ones read into the shared buffer (%i big ones left)', async (leave) => {
+    const release = occupyHotBuffers(leave, HOT_LIMIT)
+    closers.push(release)
+    const { promise: mayRead, resolve: letThemRead } = Promise.withResolvers<void>()
+    const names = Array.from({ length: 8 }, (_, index) => `blk-${String(index).padStart(4, '0')}`)
+    const origin = await hashingOrigin(10 * MIB, 2, mayRead)
+    const gateway = await gatewayTo(transport, origin.port)
+    const got = Promise.all(names.map((name) => runTunnel(gateway, name, 10 * MIB, 2, undefined, mayRead)))
+    const relays = await Promise.all(names.map(async () => (await gateway.next()).relay))
+    const moved = (): number => relays.reduce((sum, relay) => sum + relay.bytesIn + relay.bytesOut, 0)
+    const quick = await hashingOrigin(100_000, 0)
+    const quickGateway = await gatewayTo(transport, quick.port)
+    let round = 0
+    for (let before = -1; before !== moved(); round++) {
+      before = moved()
+      await Promise.all(Array.from({ length: 4 }, (_, index) => runTunnel(quickGateway, `q${round}-${index}----`.slice(0, 8), 100_000, 0)))
+    }
+    expect(moved()).toBeLessThan(names.length * 20 * MIB)
+    letThemRead()
+    const hashes = await got
+    await until(() => origin.seen.size === names.length && gateway.results.length === names.length)
+    for (const [index, name] of names.entries()) expect(hashes[index]).toEqual(origin.seen.get(name))
+    release()
+    expect(hotBuffers).toMatchObject({ lent: 0, strays: 0 })
   })
 
   test('early data goes up before everything else', async () => {
