@@ -26,11 +26,6 @@ export interface UpstreamOptions {
   readonly resolver: Resolver
 }
 
-/** How plain HTTP requests are written to what {@link Upstream.forward} opened. */
-export type RequestForm =
-  | { readonly kind: 'origin' }
-  | { readonly kind: 'absolute'; readonly proxyAuthorization: string | undefined }
-
 /** Nothing could be opened. `upstream` says in words what the upstream did, for the gateway's log; it holds no credentials. */
 export interface UpstreamFailure extends DialFailure {
   readonly upstream: string
@@ -45,6 +40,11 @@ export interface ThroughUpstream<S> {
   readonly address: IpAddress | undefined
   readonly connectMs: number
 }
+
+/** How plain HTTP requests are written to what {@link Upstream.forward} opened. */
+export type RequestForm =
+  | { readonly kind: 'origin' }
+  | { readonly kind: 'absolute'; readonly proxyAuthorization: string | undefined }
 
 /** The way out when `network.upstream` is set. */
 export interface Upstream {
@@ -61,8 +61,9 @@ export interface Upstream {
     options: DialOptions & { readonly makeSide: () => NewSide<S>; readonly adopt: (socket: net.Socket) => S },
   ): Promise<ThroughUpstream<S> | UpstreamFailure>
   /**
-   * A socket for plain HTTP to the permit's destination, and the form that requests take on it. Where names are resolved here that is origin-form inside
-   * a CONNECT: an absolute-form with an address in it would make the upstream rewrite `Host` to that address (RFC 9112 section 3.2.2).
+   * A socket for plain HTTP to the permit's destination. Where the upstream resolves names it wants absolute-form requests. Where they are resolved here
+   * the socket is a tunnel to the judged address and takes origin-form: an absolute-form with an address in it would make the upstream rewrite `Host` to
+   * that address (RFC 9112 section 3.2.2).
    * @throws (rejects) the signal's reason when it aborts
    */
   forward(permit: Permit, options: DialOptions): Promise<(ThroughUpstream<undefined> & { readonly form: RequestForm }) | UpstreamFailure>

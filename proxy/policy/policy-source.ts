@@ -1,61 +1,209 @@
 /** Which layers apply to an identity: the operator's ceiling, the tenant's policy, the token's claim. Decides nothing itself. */
-import type { EgressPolicy, Layers } from '../../policies/index.ts'
-import type { Clock } from '../clock.ts'
+import { parsePolicy, SallyportError, type CompiledPolicy, type Layer, type Layers } from '../../policies/index.ts'
+import { systemClock, type Clock } from '../clock.ts'
 import type { Identity } from '../tokens/identity.ts'
-
-/** A policy of the operator's, with how it is applied. */
-export type PolicySetting = EgressPolicy & {
-  /** `report` lets through what this layer would refuse, and records it; `enforce` by default. */
-  readonly mode?: 'enforce' | 'report'
-}
-
-/** The `policy` section of the configuration. */
-export interface PolicySection {
-  /** `deny-all` by default. */
-  readonly ceiling?: PolicySetting
-  /** Denied whatever any layer says. */
-  readonly deniedHosts?: readonly string[]
-  readonly tenants?: Readonly<Record<string, PolicySetting>>
-  readonly named?: Readonly<Record<string, EgressPolicy>>
-  /** The operator's own `@sets`. */
-  readonly sets?: Readonly<Record<string, readonly string[]>>
-  /** Asked for tenants that `tenants` doesn't list. */
-  readonly tenantResolver?: TenantResolver
-  /** How long an answer of a resolver policy is fresh; 60 by default. */
-  readonly ttlSeconds?: number
-  /** How long it is kept on error after that; 300 by default. */
-  readonly staleSeconds?: number
-}
-
-/** Asks somebody else for a tenant's policy: its data, or `undefined` for a tenant that nobody knows. */
-export type TenantResolver = (tenant: string, signal: AbortSignal) => Promise<unknown>
+import type { LoadedPolicy } from './dynamic-policy.ts'
+import {
+  compileOperatorPolicies,
+  dynamicCell,
+  versionOf,
+  type Freshness,
+  type ModalCell,
+  type OperatorPolicies,
+  type PolicySection,
+} from './operator-policies.ts'
+import { httpTenantResolver, type TenantResolver } from './tenant-resolver.ts'
 
 /** Settings of {@link createPolicySource}. */
 export interface PolicySourceOptions {
   readonly policy: PolicySection
-  /** The hosts of `@npm` and `@apt`; see `machine-sets.ts`. */
-  readonly machineSets?: Readonly<Record<string, readonly string[]>>
-  readonly clock?: Clock
+  /** The hosts of `@npm` and `@apt`; see `machine-sets.ts`. Empty when absent. */
+  readonly machineSets?: Readonly<Record<string, readonly string[]>> | undefined
+  /** For resolver policies of the section; those of the tenant resolver have their own. */
+  readonly freshness?: Freshness | undefined
+  /** Instead of HTTP to the `url` of the section. */
+  readonly tenantResolver?: TenantResolver | undefined
+  readonly clock?: Clock | undefined
+  /** Told when a resolver fails; `policy` says which. The error is the resolver's own: log its code, not its text. */
+  readonly onFault?: ((policy: string, error: unknown) => void) | undefined
 }
 
 /** Where the gateway gets its layers. */
 export interface PolicySource {
-  /** A value when everything is known already, else a promise (a resolver policy that was never asked). Never rejects. */
+  /** A value when everything is known already, else a promise (a resolver that was not asked before). Never rejects. */
   layersFor(identity: Identity): Layers | Promise<Layers>
   /**
-   * Takes a new configuration; live tunnels hear of it.
-   * @throws SallyportError `SALLYPORT_POLICY_INVALID` with every fault; the old one then stays
+   * Takes a new section, and hosts of the machine's sets if they were read again; listeners are told.
+   * @throws SallyportError `SALLYPORT_POLICY_INVALID` with every fault; the old section then stays
    */
   replace(policy: PolicySection, machineSets?: Readonly<Record<string, readonly string[]>>): void
-  /** Calls back after any change that may concern a live tunnel; returns what ends it. */
+  /** Calls back after any change that may concern an open tunnel: a new section, another answer of a resolver, one out of reach. Returns what ends it. */
   onChange(listener: () => void): () => void
-  /** Of the operator's configuration, a short hash. */
+  /** Of the section, a short hash. */
   readonly version: string
-  /** Ends background refreshes; idempotent. */
+  /** Ends refreshing; every layer is unavailable from then on. Idempotent. */
   close(): void
 }
 
+/** Tenants that a tenant resolver was asked about and that are kept fresh. */
+const MAX_RESOLVED_TENANTS = 4_096
+/** The longest life of a token: no tunnel outlives the last connection of its tenant by more. */
+const TENANT_KEPT_MS = 86_400_000
+
+const DENY_ALL: CompiledPolicy = { kind: 'deny-all' }
+const UNAVAILABLE: CompiledPolicy = { kind: 'unavailable' }
+const NO_SETS = { npm: [], apt: [] }
+
+/** One section in force. */
+interface State {
+  readonly operator: OperatorPolicies
+  readonly resolved: Map<string, { readonly layer: ModalCell; usedMs: number }>
+  readonly askTenant: ((tenant: string) => ModalCell) | undefined
+}
+
+/** What was put together for an identity. */
+interface Remembered {
+  readonly generation: number
+  readonly layers: Layers
+  readonly usedMs: number
+}
+
 /** @throws SallyportError `SALLYPORT_POLICY_INVALID` with every fault */
-export function createPolicySource(_options: PolicySourceOptions): PolicySource {
-  throw new Error('not built yet')
+export function createPolicySource(options: PolicySourceOptions): PolicySource {
+  const { clock = systemClock } = options
+  const listeners = new Set<() => void>()
+  const remembered = new WeakMap<Identity, Remembered>()
+  let generation = 0
+  let machineSets = options.machineSets ?? NO_SETS
+  let isClosed = false
+  let state = compile(options.policy, machineSets)
+
+  return {
+    layersFor: (identity) => {
+      const known = remembered.get(identity)
+      if (known?.generation === generation && clock.monotonicMs() - known.usedMs < 60_000) return known.layers
+      return assemble(identity)
+    },
+    replace: (policy, sets) => {
+      const next = compile(policy, sets ?? machineSets)
+      dispose(state)
+      machineSets = sets ?? machineSets
+      state = next
+      changed()
+    },
+    onChange: (listener) => {
+      listeners.add(listener)
+      return () => listeners.delete(listener)
+    },
+    get version() {
+      return state.operator.version
+    },
+    close: () => {
+      isClosed = true
+      dispose(state)
+      generation++
+      listeners.clear()
+    },
+  }
+
+  function compile(policy: PolicySection, sets: Readonly<Record<string, readonly string[]>>): State {
+    const shared = { onChange: changed, onFault: (which: string, error: unknown) => options.onFault?.(which, error) }
+    const operator = compileOperatorPolicies(policy, { ...shared, machineSets: sets, freshness: options.freshness ?? {} })
+    if (!operator.ok) {
+      const faults = operator.faults.map(({ path, message }) => `${path}: ${message}`)
+      throw new SallyportError('SALLYPORT_POLICY_INVALID', `the policy can not be used: ${faults.join('; ')}`)
+    }
+    const settings = policy.tenantResolver
+    const ask = options.tenantResolver ?? (settings && httpTenantResolver(settings))
+    const askTenant = ask && ((tenant: string): ModalCell => ({
+      mode: settings?.mode ?? 'enforce',
+      cell: dynamicCell(`tenant ${tenant}`, { ...shared, freshness: settings ?? {} }, async (signal) =>
+        loadedTenant(await ask(tenant, signal), operator.value),
+      ),
+    }))
+    return { operator: operator.value, resolved: new Map(), askTenant }
+  }
+
+  function changed(): void {
+    generation++
+    for (const listener of [...listeners]) listener()
+  }
+
+  function assemble(identity: Identity): Layers | Promise<Layers> {
+    if (isClosed) return { layers: [], version: state.operator.version }
+    const from = state
+    const startedAt = generation
+    const { operator } = from
+    const tenant = identity.tenant === undefined ? undefined : tenantLayer(from, identity.tenant)
+    const found = [
+      current(operator, operator.ceiling),
+      tenant && current(operator, tenant),
+      byName(operator, identity.claim),
+    ] as const
+    if (!found.some((one) => one instanceof Promise)) return build(found as readonly (CompiledPolicy | undefined)[])
+    // A change while waiting makes what was found old: then all of it is found again.
+    return Promise.all(found).then((policies) => (startedAt === generation ? build(policies) : assemble(identity)))
+
+    function build([ceiling = UNAVAILABLE, tenantPolicy, claim = UNAVAILABLE]: readonly (CompiledPolicy | undefined)[]): Layers {
+      const layers: Layer[] = []
+      if (operator.denied !== undefined) layers.push({ name: 'ceiling', mode: 'enforce', policy: operator.denied })
+      layers.push({ name: 'ceiling', mode: operator.ceiling.mode, policy: ceiling })
+      if (tenant !== undefined) layers.push({ name: 'tenant', mode: tenant.mode, policy: tenantPolicy ?? UNAVAILABLE })
+      layers.push({ name: 'claim', mode: 'enforce', policy: claim })
+      const answers = [operator.ceiling.cell, tenant?.cell, ...operator.named.values()].map((cell) => cell?.version()).filter(Boolean)
+      const version = answers.length === 0 ? operator.version : `${operator.version}.${versionOf(answers).slice(0, 8)}`
+      const result = { layers, version }
+      remembered.set(identity, { generation, layers: result, usedMs: clock.monotonicMs() })
+      return result
+    }
+  }
+
+  function tenantLayer(from: State, tenant: string): ModalCell {
+    const written = from.operator.tenants.get(tenant)
+    if (written !== undefined) return written
+    if (from.askTenant === undefined) return UNKNOWN_TENANT
+    const nowMs = clock.monotonicMs()
+    const known = from.resolved.get(tenant)
+    const layer = known?.layer ?? from.askTenant(tenant)
+    // Last used, last in order: the first is the one to let go.
+    from.resolved.delete(tenant)
+    from.resolved.set(tenant, { layer, usedMs: nowMs })
+    for (const [oldest, { layer: unused, usedMs }] of from.resolved) {
+      if (from.resolved.size <= MAX_RESOLVED_TENANTS && nowMs - usedMs < TENANT_KEPT_MS) break
+      unused.cell.close()
+      from.resolved.delete(oldest)
+    }
+    return layer
+  }
+}
+
+/** A tenant that nobody configured. */
+const UNKNOWN_TENANT: ModalCell = {
+  mode: 'enforce',
+  cell: { current: () => DENY_ALL, version: () => '', close: () => undefined },
+}
+
+function dispose(state: State): void {
+  const { ceiling, tenants, named } = state.operator
+  for (const { cell } of [ceiling, ...tenants.values()]) cell.close()
+  for (const cell of named.values()) cell.close()
+  for (const { layer } of state.resolved.values()) layer.cell.close()
+}
+
+function current(operator: OperatorPolicies, layer: ModalCell): CompiledPolicy | Promise<CompiledPolicy> {
+  const policy = layer.cell.current()
+  return policy instanceof Promise ? policy.then((found) => byName(operator, found)) : byName(operator, policy)
+}
+
+function byName({ named }: OperatorPolicies, policy: CompiledPolicy): CompiledPolicy | Promise<CompiledPolicy> {
+  if (policy.kind !== 'named') return policy
+  return named.get(policy.name)?.current() ?? UNAVAILABLE
+}
+
+/** What a tenant resolver gave. @throws for what is no policy */
+function loadedTenant(data: unknown, operator: OperatorPolicies): LoadedPolicy {
+  if (data === undefined) return { policy: DENY_ALL, version: 'unknown' }
+  const policy = parsePolicy(data, operator.context)
+  if (!policy.ok) throw new TypeError(policy.faults[0]?.message)
+  return { policy: policy.value, version: versionOf(data) }
 }

@@ -4,6 +4,7 @@ import { afterEach, describe, expect, test } from 'vitest'
 import type { Permit } from '../../../policies/index.ts'
 import { dial, interleaveFamilies } from '../../../proxy/egress/dial.ts'
 import { startBlackhole } from './blackhole.ts'
+import { deferred } from './deferred.ts'
 import { address, permit, unresolvedPermit } from './permits.ts'
 
 const closing: (() => unknown)[] = []
@@ -87,7 +88,7 @@ describe('a side made before its socket', () => {
     const server = net.createServer((socket) => socket.write('first words'))
     const origin = await listenOn(server, '127.0.0.1')
     const events: string[] = []
-    const read = Promise.withResolvers<undefined>()
+    const read = deferred()
     const made: { side: { attach: (socket: net.Socket) => void }; onread: net.OnReadOpts }[] = []
     const dialled = await dial(permit(origin.port, '127.0.0.9', '127.0.0.1'), {
       timeoutMs: 5_000,
@@ -99,7 +100,7 @@ describe('a side made before its socket', () => {
             buffer: Buffer.alloc(1_024),
             callback: (length: number, buffer: Uint8Array) => {
               events.push(`${place} read ${Buffer.from(buffer.subarray(0, length)).toString()}`)
-              read.resolve(undefined)
+              read.resolve()
               return true
             },
           },

@@ -3,6 +3,7 @@ import { parseHostName, type HostName } from '../../../policies/index.ts'
 import { createResolver, type Resolved, type Resolver, type ResolverOptions } from '../../../proxy/egress/resolver.ts'
 import { parseFixedHosts } from '../../../proxy/egress/fixed-hosts.ts'
 import { a, aaaa, cname, startDnsServer, type DnsQuery, type DnsReply, type DnsServer } from './dns-server.ts'
+import { deferred } from './deferred.ts'
 
 const open: { close(): unknown }[] = []
 afterEach(async () => {
@@ -256,7 +257,7 @@ describe('several callers', () => {
   })
 
   test('a caller who gives up leaves the others their answer', async () => {
-    const gate = Promise.withResolvers<undefined>()
+    const gate = deferred()
     const { resolver } = await setUp(async (query) => {
       await gate.promise
       return { answers: query.type === 'A' ? [a(query.name, '192.0.2.1')] : [] }
@@ -266,7 +267,7 @@ describe('several callers', () => {
     const kept = resolver.resolve(name('slow.example.test'))
     abort.abort(new Error('the client is gone'))
     await expect(given).rejects.toThrow('the client is gone')
-    gate.resolve(undefined)
+    gate.resolve()
     expect(texts(await kept)).toEqual(['192.0.2.1'])
   })
 
