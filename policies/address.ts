@@ -1,6 +1,8 @@
 /** What is an IP address or a range of them, and how is it spelled? Judges nothing: see special-purpose.ts. */
 import { faulty, parsed, type Parsed } from './parsed.ts'
 
+const OCTET_BITS = Array.from({ length: 256 }, (_unused, octet) => octet.toString(2).padStart(8, '0'))
+
 /** Set by the class itself: nothing outside this file can make an address that was not parsed. */
 let makeAddress: (bytes: readonly number[]) => IpAddress
 
@@ -86,6 +88,15 @@ export function rangeOf(address: IpAddress, length: number): AddressRange {
 /** Whether the address is in the range; addresses of the other family never are. */
 export function contains(range: AddressRange, address: IpAddress): boolean {
   return range.family === address.family && address.bits.startsWith(range.bits)
+}
+
+/** Sorts things with a range by the first octet of the addresses they may hold, in their order: a look-up's short list. */
+export function byFirstOctet<T extends { readonly range: AddressRange }>(
+  things: readonly T[],
+): readonly (readonly T[])[] {
+  return OCTET_BITS.map((octet) =>
+    things.filter(({ range }) => range.bits.startsWith(octet) || octet.startsWith(range.bits)),
+  )
 }
 
 /** Where in the 16 octets the four of an IPv4 address sit. */
@@ -181,8 +192,6 @@ function formatIpv6(bytes: readonly number[]): string {
   if (runLength < 2) return groups.join(':')
   return `${groups.slice(0, runStart).join(':')}::${groups.slice(runStart + runLength).join(':')}`
 }
-
-const OCTET_BITS = Array.from({ length: 256 }, (_unused, octet) => octet.toString(2).padStart(8, '0'))
 
 function bitsOf(bytes: readonly number[]): string {
   let bits = ''

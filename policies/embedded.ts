@@ -1,5 +1,5 @@
 /** Which IPv4 addresses does an IPv6 address lead to? Translators and tunnels carry packets on to them. */
-import { contains, embeddedIpv4, parseAddress, parseRange, rangeOf } from './address.ts'
+import { byFirstOctet, contains, embeddedIpv4, parseAddress, parseRange, rangeOf } from './address.ts'
 import type { AddressRange, IpAddress, OctetPlaces } from './address.ts'
 import { faulty, parsed, type Parsed } from './parsed.ts'
 
@@ -11,8 +11,11 @@ export interface EmbeddingForm {
   readonly places: OctetPlaces
   /** 0xff where the octets are inverted. */
   readonly mask: 0 | 0xff
-  /** One of several layouts that a network may use; does not count where it reads 0/8, which nothing answers on. */
-  readonly isGuess: boolean
+  /**
+   * `fixed`: the only layout. `usual` and `guess`: layouts that a network may use below a prefix for local use, unless the
+   * operator says which one; a guess does not count where it reads 0/8, which nothing answers on.
+   */
+  readonly layout: 'fixed' | 'usual' | 'guess'
 }
 
 /** What is inside an address. */
@@ -29,22 +32,28 @@ export function parseNat64Prefix(text: string): Parsed<EmbeddingForm> {
   if (!range.ok) return range
   const places = range.value.family === 6 ? RFC6052_PLACES.get(range.value.length) : undefined
   if (places === undefined) return faulty('nat64_prefix', 'a NAT64 prefix is IPv6 of length 32, 40, 48, 56, 64 or 96')
-  return parsed({ class: 'nat64', range: range.value, places, mask: 0, isGuess: false })
+  return parsed({ class: 'nat64', range: range.value, places, mask: 0, layout: 'fixed' })
 }
 
 /** Looks into an address; `nat64Prefixes` are the operator's, in whose place nothing is guessed. */
 export function embeddedIn(address: IpAddress, nat64Prefixes: readonly EmbeddingForm[]): Embedded {
   if (address.family === 4 || address.text === '::' || address.text === '::1') return NOTHING
-  const operators = nat64Prefixes.filter((form) => contains(form.range, address))
-  const local = operators.length > 0 ? [] : LOCAL_NAT64_FORMS
-  const forms = [...operators, ...[...KNOWN_FORMS, ...local].filter((form) => contains(form.range, address))]
   const addresses: IpAddress[] = []
-  for (const form of forms) {
+  let word: string | undefined
+  for (const form of nat64Prefixes) {
+    if (!contains(form.range, address)) continue
+    word = form.class
+    addresses.push(embeddedIpv4(address, form.places, form.mask))
+  }
+  const isConfigured = word !== undefined
+  for (const form of KNOWN_BY_OCTET[address.bytes[0] ?? 0] ?? []) {
+    if (!contains(form.range, address) || (isConfigured && form.layout !== 'fixed')) continue
+    word ??= form.class
     const inner = embeddedIpv4(address, form.places, form.mask)
-    if (!form.isGuess || inner.bytes[0] !== 0) addresses.push(inner)
+    if (form.layout !== 'guess' || inner.bytes[0] !== 0) addresses.push(inner)
   }
   if (isIsatap(address)) addresses.push(embeddedIpv4(address, LAST_OCTETS))
-  return { form: forms[0]?.class, addresses }
+  return { form: word, addresses }
 }
 
 /** Every address that dialling these leads to: themselves and what they embed. */
@@ -75,15 +84,14 @@ const KNOWN_FORMS: readonly EmbeddingForm[] = [
   form('6to4', '2002::', 16, [2, 3, 4, 5]), // RFC 3056 section 2
   form('teredo', '2001::', 32, LAST_OCTETS, { mask: 0xff }), // RFC 4380 section 4: the client, inverted
   form('teredo', '2001::', 32, [4, 5, 6, 7]), // and the server
+  // RFC 8215 leaves the layout to the network: the last octets count, and what the other layouts would read as well.
+  form('nat64', '64:ff9b:1::', 48, LAST_OCTETS, { layout: 'usual' }),
+  form('nat64', '64:ff9b:1::', 48, [6, 7, 9, 10], { layout: 'guess' }),
+  form('nat64', '64:ff9b:1::', 48, [7, 9, 10, 11], { layout: 'guess' }),
+  form('nat64', '64:ff9b:1::', 48, [9, 10, 11, 12], { layout: 'guess' }),
 ]
 
-/** RFC 8215 leaves the layout to the network: the last octets count, and what the other layouts would read as well. */
-const LOCAL_NAT64_FORMS: readonly EmbeddingForm[] = [
-  form('nat64', '64:ff9b:1::', 48, LAST_OCTETS),
-  form('nat64', '64:ff9b:1::', 48, [6, 7, 9, 10], { isGuess: true }),
-  form('nat64', '64:ff9b:1::', 48, [7, 9, 10, 11], { isGuess: true }),
-  form('nat64', '64:ff9b:1::', 48, [9, 10, 11, 12], { isGuess: true }),
-]
+const KNOWN_BY_OCTET = byFirstOctet(KNOWN_FORMS)
 
 /** The interface identifier is `00-00-5e-fe` and an IPv4 address; the u and g bits may be set. @see RFC 5214 section 6.1 */
 function isIsatap({ bytes }: IpAddress): boolean {
@@ -95,9 +103,9 @@ function form(
   base: string,
   length: number,
   places: OctetPlaces,
-  { mask = 0, isGuess = false }: { readonly mask?: 0 | 0xff; readonly isGuess?: boolean } = {},
+  { mask = 0, layout = 'fixed' }: Partial<Pick<EmbeddingForm, 'mask' | 'layout'>> = {},
 ): EmbeddingForm {
   const address = parseAddress(base)
   if (!address.ok) throw new TypeError(`${base}: ${address.fault.message}`)
-  return { class: word, range: rangeOf(address.value, length), places, mask, isGuess }
+  return { class: word, range: rangeOf(address.value, length), places, mask, layout }
 }

@@ -3,16 +3,25 @@
  * metadata services of clouds. Facts only; the more specific block stands first.
  * @see https://www.iana.org/assignments/iana-ipv4-special-registry (and -ipv6-)
  */
-import { parseRange, type AddressRange } from './address.ts'
+import { byFirstOctet, contains, parseRange, type AddressRange, type IpAddress } from './address.ts'
+
+/** The word for the block that holds an address: `public` or `unallocated` when none does. Looks at nothing embedded. */
+export function blockOf(address: IpAddress): string {
+  const blocks = address.family === 4 ? IPV4_BY_OCTET : IPV6_BY_OCTET
+  for (const { range, class: word } of blocks[address.bytes[0] ?? 0] ?? []) {
+    if (contains(range, address)) return word
+  }
+  return address.family === 4 || contains(GLOBAL_UNICAST, address) ? 'public' : 'unallocated'
+}
 
 /** A range and the word for what it is. */
-export interface Block {
+interface Block {
   readonly range: AddressRange
   readonly class: string
 }
 
 /** IPv4. What no block covers is public. */
-export const IPV4_BLOCKS: readonly Block[] = [
+const IPV4_BLOCKS: readonly Block[] = [
   block('169.254.169.254/32', 'metadata'), // most clouds
   block('100.100.100.200/32', 'metadata'), // Alibaba
   block('168.63.129.16/32', 'metadata'), // Azure's wire server, in public space
@@ -39,7 +48,7 @@ export const IPV4_BLOCKS: readonly Block[] = [
 ]
 
 /** IPv6. What no block covers is public inside 2000::/3 and unallocated outside. Forms that embed IPv4 come before. */
-export const IPV6_BLOCKS: readonly Block[] = [
+const IPV6_BLOCKS: readonly Block[] = [
   block('::/128', 'unspecified'), // RFC 4291
   block('::1/128', 'loopback'), // RFC 4291
   block('fd00:ec2::254/128', 'metadata'), // AWS
@@ -65,7 +74,10 @@ export const IPV6_BLOCKS: readonly Block[] = [
 ]
 
 /** The only part of IPv6 that is allocated as global unicast. */
-export const GLOBAL_UNICAST: AddressRange = block('2000::/3', 'public').range
+const GLOBAL_UNICAST: AddressRange = block('2000::/3', 'public').range
+
+const IPV4_BY_OCTET = byFirstOctet(IPV4_BLOCKS)
+const IPV6_BY_OCTET = byFirstOctet(IPV6_BLOCKS)
 
 function block(text: string, word: string): Block {
   const range = parseRange(text)

@@ -6,7 +6,7 @@ import { contains, parseAddress, parseRange, unmapped } from './address.ts'
 import type { AddressRange, IpAddress } from './address.ts'
 import { embeddedIn, parseNat64Prefix, reachedBy, type EmbeddingForm } from './embedded.ts'
 import { quoted, type Checked, type Fault, type LocatedFault, type Parsed } from './parsed.ts'
-import { GLOBAL_UNICAST, IPV4_BLOCKS, IPV6_BLOCKS } from './special-purpose-blocks.ts'
+import { blockOf } from './special-purpose-blocks.ts'
 
 /** What the operator says about addresses; see {@link parseNetworkRules}. */
 export interface NetworkRules {
@@ -72,7 +72,7 @@ export function judgeAddress(address: IpAddress, rules: NetworkRules): AddressVe
   const { form, addresses } = embeddedIn(address, rules.nat64Prefixes)
   const embedsProhibited = addresses.some((inner) => isProhibitedItself(inner, rules))
   if (form !== undefined) return { prohibited: embedsProhibited, class: form }
-  const word = classOf(address)
+  const word = blockOf(address)
   if (word !== 'public') return { prohibited: embedsProhibited || !isLifted(address, rules), class: word }
   return addresses.length === 0 ? PUBLIC : { prohibited: embedsProhibited, class: 'isatap' }
 }
@@ -81,18 +81,11 @@ const PUBLIC: AddressVerdict = { prohibited: false, class: 'public' }
 
 /** On its own, whatever it embeds. */
 function isProhibitedItself(address: IpAddress, rules: NetworkRules): boolean {
-  return classOf(address) !== 'public' && !isLifted(address, rules)
+  return blockOf(address) !== 'public' && !isLifted(address, rules)
 }
 
 function isLifted(address: IpAddress, rules: NetworkRules): boolean {
   return rules.allowPrivate.some((range) => contains(range, address))
-}
-
-function classOf(address: IpAddress): string {
-  const blocks = address.family === 4 ? IPV4_BLOCKS : IPV6_BLOCKS
-  const block = blocks.find(({ range }) => contains(range, address))
-  if (block !== undefined) return block.class
-  return address.family === 4 || contains(GLOBAL_UNICAST, address) ? 'public' : 'unallocated'
 }
 
 /** The kernel takes an unspecified address to loopback, so `0.0.0.0` and `::` lead to any listener of this machine. */
