@@ -77,7 +77,7 @@ function createServer(options: ListenTcpOptions): net.Server {
       ...common,
       ...contextOf(options.tls),
       requestCert: options.tls.clientCa !== undefined,
-      rejectUnauthorized: options.tls.clientCa !== undefined,
+      rejectUnauthorized: requiresCertificate(options.tls),
       handshakeTimeout: options.handshakeTimeoutMs ?? 10_000,
       ALPNProtocols: ['http/1.1'],
     },
@@ -88,6 +88,10 @@ function createServer(options: ListenTcpOptions): net.Server {
     socket.destroy()
   })
   return server
+}
+
+function requiresCertificate(material: TlsMaterial): boolean {
+  return material.clientCa !== undefined && material.clientCertificate !== 'request'
 }
 
 /** Checked before it is used, so that nothing is half replaced. */
@@ -109,7 +113,8 @@ function contextOf(material: TlsMaterial): tls.SecureContextOptions {
 }
 
 function reloadServer(server: tls.Server, options: ListenTcpOptions, material: TlsMaterial): void {
-  if ((material.clientCa === undefined) !== (options.tls?.clientCa === undefined)) {
+  const asked = options.tls
+  if (!asked || (material.clientCa === undefined) !== (asked.clientCa === undefined) || requiresCertificate(material) !== requiresCertificate(asked)) {
     throw new SallyportError('SALLYPORT_KEY_UNREADABLE', 'whether clients need a certificate (`clientCa`) changes only with a restart')
   }
   server.setSecureContext(contextOf(material))

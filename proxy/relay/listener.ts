@@ -26,8 +26,10 @@ export interface ListenFault {
 export interface TlsMaterial {
   readonly cert: string | Buffer
   readonly key: string | Buffer
-  /** With it a client must present a certificate that it issued. */
+  /** Asks clients for a certificate that it issued. */
   readonly clientCa?: string | Buffer
+  /** Whether a client without such a certificate is refused (`require`, the default) or let in without one (`request`). */
+  readonly clientCertificate?: 'require' | 'request' | undefined
 }
 
 /** An open listener. */

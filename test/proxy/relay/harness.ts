@@ -103,9 +103,7 @@ export async function startGateway(transport: Transport, options: GatewayOptions
     results,
     connect: () => {
       const address = transport === 'unix' ? { path: socketPath } : { port: listener.port, host: '127.0.0.1' }
-      const socket = transport === 'tls' ? tls.connect({ ...address, ca, allowHalfOpen: true }) : net.connect({ ...address, allowHalfOpen: true })
-      socket.on('error', () => undefined)
-      return socket
+      return transport === 'tls' ? connectTls(listener.port, ca) : connectPlain(address)
     },
     next: () => {
       const tunnel = started.shift()
@@ -123,6 +121,17 @@ export async function startGateway(transport: Transport, options: GatewayOptions
       fs.rmSync(folder, { recursive: true, force: true })
     },
   }
+}
+
+/** A half-open client whose faults are seen as its closing. */
+export function connectPlain(address: { readonly port: number; readonly host: string } | { readonly path: string }): net.Socket {
+  return net.connect({ ...address, allowHalfOpen: true }).on('error', () => undefined)
+}
+
+/** The same over TLS. */
+export function connectTls(port: number, ca: string, more: tls.ConnectionOptions = {}): tls.TLSSocket {
+  const options: tls.ConnectionOptions & { readonly allowHalfOpen: boolean } = { port, host: '127.0.0.1', ca, allowHalfOpen: true, ...more }
+  return tls.connect(options).on('error', () => undefined)
 }
 
 function waitForClose(side: Side, done: () => void): void {
