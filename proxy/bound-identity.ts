@@ -1,7 +1,7 @@
 /** The identity that a bound listener stands for: whoever connects there is this sandbox, without a token. */
 import { randomUUID } from 'node:crypto'
 import { compilePolicy, type EgressPolicy, type EgressPolicyData, type EntrySets, SallyportError } from '../policies/index.ts'
-import type { Identity } from './tokens/identity.ts'
+import { BOUND_ISSUER, type Identity } from './tokens/identity.ts'
 
 /** What the host says of the sandbox behind a bound listener. */
 export interface BoundIdentity {
@@ -12,9 +12,6 @@ export interface BoundIdentity {
   /** Until when, in milliseconds since the epoch; by default until the listener is closed. */
   readonly expiresAtMs?: number | undefined
 }
-
-/** The `issuer` of bound identities; no token has it, since a token's issuer must be configured. */
-export const BOUND_ISSUER = 'bound'
 
 /** What making an identity needs of the gateway. */
 export interface BoundContext {

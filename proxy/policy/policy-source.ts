@@ -1,7 +1,7 @@
 /** Which layers apply to an identity: the operator's ceiling, the tenant's policy, the token's claim. Decides nothing itself. */
-import { parsePolicy, SallyportError, type CompiledPolicy, type Layer, type Layers } from '../../policies/index.ts'
+import { parsePolicy, SallyportError, type CompiledPolicy, type EgressPolicy, type Layer, type Layers } from '../../policies/index.ts'
 import { systemClock, type Clock } from '../clock.ts'
-import type { Identity } from '../tokens/identity.ts'
+import { BOUND_ISSUER, type Identity } from '../tokens/identity.ts'
 import type { LoadedPolicy } from './dynamic-policy.ts'
 import {
   compileOperatorPolicies,
@@ -10,6 +10,7 @@ import {
   type Freshness,
   type ModalCell,
   type OperatorPolicies,
+  type PolicyCell,
   type PolicySection,
 } from './operator-policies.ts'
 import { httpTenantResolver, type TenantResolver } from './tenant-resolver.ts'
@@ -37,6 +38,12 @@ export interface PolicySource {
    * @throws SallyportError `SALLYPORT_POLICY_INVALID` with every fault; the old section then stays
    */
   replace(policy: PolicySection, machineSets?: Readonly<Record<string, readonly string[]>>): void
+  /**
+   * Stands a policy behind the claim `{ kind: 'named', name }` of identities that this process made itself (bound listeners); tokens can't name it.
+   * Returns what takes it away.
+   * @throws SallyportError `SALLYPORT_POLICY_INVALID` with every fault
+   */
+  define(name: string, policy: EgressPolicy): () => void
   /** Calls back after any change that may concern an open tunnel: a new section, another answer of a resolver, one out of reach. Returns what ends it. */
   onChange(listener: () => void): () => void
   /** Of the section, a short hash. */
@@ -73,6 +80,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   const { clock = systemClock } = options
   const listeners = new Set<() => void>()
   const remembered = new WeakMap<Identity, Remembered>()
+  const defined = new Map<string, PolicyCell>()
   let generation = 0
   let machineSets = options.machineSets ?? NO_SETS
   let isClosed = false
@@ -91,6 +99,16 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       state = next
       changed()
     },
+    define: (name, policy) => {
+      const { operator } = compile({ named: { [name]: policy } }, machineSets)
+      const cell = operator.named.get(name)
+      if (cell === undefined) throw new TypeError(`no policy \`${name}\` came of its definition`)
+      defined.set(name, cell)
+      return () => {
+        defined.delete(name)
+        cell.close()
+      }
+    },
     onChange: (listener) => {
       listeners.add(listener)
       return () => listeners.delete(listener)
@@ -101,6 +119,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     close: () => {
       isClosed = true
       dispose(state)
+      for (const cell of defined.values()) cell.close()
       generation++
       listeners.clear()
     },
@@ -138,7 +157,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     const found = [
       current(operator, operator.ceiling),
       tenant && current(operator, tenant),
-      byName(operator, identity.claim),
+      claimed(operator, identity),
     ] as const
     if (!found.some((one) => one instanceof Promise)) return build(found as readonly (CompiledPolicy | undefined)[])
     // A change while waiting makes what was found old: then all of it is found again.
@@ -150,12 +169,18 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       layers.push({ name: 'ceiling', mode: operator.ceiling.mode, policy: ceiling })
       if (tenant !== undefined) layers.push({ name: 'tenant', mode: tenant.mode, policy: tenantPolicy ?? UNAVAILABLE })
       layers.push({ name: 'claim', mode: 'enforce', policy: claim })
-      const answers = [operator.ceiling.cell, tenant?.cell, ...operator.named.values()].map((cell) => cell?.version()).filter(Boolean)
+      const own = identity.claim.kind === 'named' ? defined.get(identity.claim.name) : undefined
+      const answers = [operator.ceiling.cell, tenant?.cell, own, ...operator.named.values()].map((cell) => cell?.version()).filter(Boolean)
       const version = answers.length === 0 ? operator.version : `${operator.version}.${versionOf(answers).slice(0, 8)}`
       const result = { layers, version }
       remembered.set(identity, { generation, layers: result, usedMs: clock.monotonicMs() })
       return result
     }
+  }
+
+  function claimed(operator: OperatorPolicies, { issuer, claim }: Identity): CompiledPolicy | Promise<CompiledPolicy> {
+    const own = issuer === BOUND_ISSUER && claim.kind === 'named' ? defined.get(claim.name) : undefined
+    return own?.current() ?? byName(operator, claim)
   }
 
   function tenantLayer(from: State, tenant: string): ModalCell {

@@ -9,6 +9,9 @@ export interface Binding {
   readonly address?: string
 }
 
+/** The `issuer` of a bound listener's identity. No token has it: an issuer of that name can't be configured. */
+export const BOUND_ISSUER = 'bound'
+
 /** A caller whose credentials hold, or whom a bound listener stands for. */
 export interface Identity {
   /** The `jti`, or `sha256:` and the token's hash for an issuer whose tokens have none. Safe to log. */

@@ -3,6 +3,7 @@ import { SallyportError } from '../../policies/error.ts'
 import type { Clock } from '../clock.ts'
 import type { FetchDocument } from './fetch-document.ts'
 import { type KeyDocument, fileKeys, keySetFile, secretFile } from './key-file.ts'
+import { BOUND_ISSUER } from './identity.ts'
 import { TOKEN_ALGORITHMS, type TokenAlgorithm, parseKeySet } from './key-set.ts'
 import { type KeyEvent, type KeySource, MIN_SECRET_BYTES, fixedKeys, secretKey } from './key-source.ts'
 import { type RefreshTimes, urlKeys } from './key-url.ts'
@@ -136,6 +137,7 @@ function createIssuer(entry: IssuerOptions, keys: KeySource): Issuer {
 function checkEntry(entry: IssuerOptions): void {
   const { algorithms, jwks, secretFile: file, stateKeys, keySet, secret } = entry
   if (entry.issuer === '') throw invalid(entry, 'has no name')
+  if (entry.issuer === BOUND_ISSUER) throw invalid(entry, 'has the name that bound listeners have')
   const sources = [jwks, file, stateKeys || undefined, keySet, secret].filter((source) => source !== undefined)
   if (sources.length !== 1) throw invalid(entry, 'needs exactly one of `jwks`, `secretFile` and `stateKeys`')
   if (algorithms.length === 0) throw invalid(entry, 'has no `algorithms`')

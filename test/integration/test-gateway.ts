@@ -6,19 +6,21 @@ import path from 'node:path'
 import { SignJWT, type JWTPayload } from 'jose'
 import { createGateway, type Gateway, type GatewayOptions } from '../../proxy/gateway.ts'
 import { parseConfig } from '../../proxy/config/parse.ts'
-import type { ConfigInput } from '../../proxy/config/schema.ts'
+import type { Config, ConfigInput } from '../../proxy/config/schema.ts'
 
 export const ISSUER = 'https://issuer.example.test'
 
 export interface TestGateway {
   readonly gateway: Gateway
+  /** A configuration like that of the start, with `document` laid over, for `gateway.reload`. */
+  config(document: ConfigInput): Config
   readonly folder: string
   /** Of the first proxy listener, on 127.0.0.1. */
   readonly port: number
   readonly adminPort: number
   /** A signed ES256 token; `claims` are laid over sensible ones, `undefined` takes one away. */
   token(claims?: Record<string, unknown>): Promise<string>
-  /** A short HS256 token of `urn:h`, for SOCKS5. */
+  /** A short HS256 token of `urn:s`, for SOCKS5. */
   shortToken(claims?: Record<string, unknown>): Promise<string>
   /** All lines of the audit log so far. */
   audit(): Record<string, unknown>[]
@@ -39,21 +41,23 @@ export async function startTestGateway(
   const secret = crypto.randomBytes(32)
   fs.writeFileSync(path.join(folder, 'secret'), secret, { mode: 0o600 })
 
-  const parsed = parseConfig(
-    {
-      state: path.join(folder, 'state'),
-      log: { level: 'silent' },
-      issuers: [
-        { issuer: ISSUER, algorithms: ['ES256'], jwks: path.join(folder, 'jwks.json') },
-        { issuer: 'urn:h', algorithms: ['HS256'], secretFile: path.join(folder, 'secret') },
-      ],
-      ...document,
-      listen: { proxy: '127.0.0.1:0', admin: '127.0.0.1:0', ...document.listen },
-    },
-    { folder },
-  )
-  if (!parsed.ok) throw new Error(JSON.stringify(parsed.faults, null, 2))
-  const gateway = await createGateway({ config: parsed.config, machineSets: { sets: { npm: [], apt: [] }, notes: [] }, ...options })
+  const parse = (over: ConfigInput): Config => {
+    const whole = { ...document, ...over }
+    const parsed = parseConfig(
+      {
+        state: path.join(folder, 'state'),
+        log: { level: 'silent' },
+        ...whole,
+        issuers: [...testIssuers(folder), ...(whole.issuers ?? [])],
+        listen: { proxy: '127.0.0.1:0', admin: '127.0.0.1:0', ...whole.listen },
+      },
+      { folder },
+    )
+    if (!parsed.ok) throw new Error(JSON.stringify(parsed.faults, null, 2))
+    return parsed.config
+  }
+  const config = parse({})
+  const gateway = await createGateway({ config, machineSets: { sets: { npm: [], apt: [] }, notes: [] }, ...options })
   const listening = await gateway.listen()
   const first = listening.proxy.find((address) => address.kind === 'tcp')
   const sign = (claims: Record<string, unknown>, iss: string, header: { alg: string; kid?: string }, key: crypto.KeyObject) => {
@@ -63,20 +67,21 @@ export async function startTestGateway(
   }
   const audit = () =>
     fs
-      .readdirSync(parsed.config.audit.path)
+      .readdirSync(config.audit.path)
       .filter((name) => name.endsWith('.jsonl'))
       .sort()
-      .flatMap((name) => fs.readFileSync(path.join(parsed.config.audit.path, name), 'utf8').split('\n'))
+      .flatMap((name) => fs.readFileSync(path.join(config.audit.path, name), 'utf8').split('\n'))
       .filter((line) => line !== '')
       .map((line) => JSON.parse(line) as Record<string, unknown>)
   return {
     gateway,
+    config: parse,
     folder,
     port: first?.kind === 'tcp' ? first.port : 0,
     adminPort: listening.admin?.kind === 'tcp' ? listening.admin.port : 0,
     token: (claims = {}) => sign(claims, ISSUER, { alg: 'ES256', kid: 'test-1' }, pair.privateKey),
     shortToken: (claims = {}) =>
-      sign({ sub: undefined, jti: crypto.randomBytes(3).toString('hex'), ...claims }, 'urn:h', { alg: 'HS256' }, crypto.createSecretKey(secret)),
+      sign({ sub: undefined, jti: crypto.randomBytes(3).toString('hex'), ...claims }, 'urn:s', { alg: 'HS256' }, crypto.createSecretKey(secret)),
     audit,
     auditLine: async (test) => {
       for (let tries = 0; tries < 300; tries++) {
@@ -91,4 +96,11 @@ export async function startTestGateway(
       fs.rmSync(folder, { recursive: true, force: true })
     },
   }
+}
+
+function testIssuers(folder: string): NonNullable<ConfigInput['issuers']> {
+  return [
+    { issuer: ISSUER, algorithms: ['ES256'], jwks: path.join(folder, 'jwks.json') },
+    { issuer: 'urn:s', algorithms: ['HS256'], secretFile: path.join(folder, 'secret') },
+  ]
 }

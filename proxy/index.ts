@@ -1,0 +1,18 @@
+/** The gateway as a library: `sallyport/proxy`. What is exported here is what the provider and other programs may depend on. */
+export {
+  type BindAddress,
+  type BoundListener,
+  createGateway,
+  type Gateway,
+  type GatewayLogger,
+  type GatewayOptions,
+  type Listening,
+} from './gateway.ts'
+export type { BoundIdentity } from './bound-identity.ts'
+export { type Clock, systemClock } from './clock.ts'
+export { ConfigError, loadConfig, type LoadOptions } from './config/load.ts'
+export { parseConfig, type ParsedConfig, type ParseOptions } from './config/parse.ts'
+export type { Config, ConfigInput } from './config/schema.ts'
+export type { ListeningAddress } from './listeners.ts'
+export { ALL_REASONS, CLOSE_REASONS, type CloseReason, type CredentialReason, type Reason } from './reasons.ts'
+export { SallyportError, type ErrorCode } from '../policies/index.ts'
