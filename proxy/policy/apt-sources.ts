@@ -17,7 +17,7 @@ const MAX_FILES = 1_000
 
 /**
  * The URLs of `sources.list` and `sources.list.d`, packages and sources alike, that are not switched off and have a host.
- * @see https://manpages.debian.org/sources.list.5
+ * @see sources.list(5) of apt
  */
 export function readAptSources({ root, read, list }: AptSurroundings): readonly ConfiguredUrl[] {
   const folder = path.join(root, 'etc/apt')

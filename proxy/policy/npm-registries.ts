@@ -22,7 +22,7 @@ interface Place {
 /**
  * Environment, project, user and machine, in npm's order: the first `registry` counts, and every `@scope:registry`. Without any, npm's own default,
  * read from npm itself.
- * @see https://docs.npmjs.com/cli/configuring-npm/npmrc
+ * @see npmrc(5) of npm
  */
 export function readNpmRegistries(surroundings: NpmSurroundings): readonly ConfiguredUrl[] {
   const { env } = surroundings
