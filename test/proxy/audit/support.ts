@@ -81,7 +81,12 @@ export interface RawLine {
 
 /** Every whole line of a folder, file by file. */
 export function readAll(folder: string): RawLine[] {
-  return logFiles(folder).flatMap((path) => rawLines(path).map((line) => JSON.parse(line) as RawLine))
+  return logFiles(folder).flatMap(readOne)
+}
+
+/** Every whole line of a file. */
+export function readOne(path: string): RawLine[] {
+  return rawLines(path).map((line) => JSON.parse(line) as RawLine)
 }
 
 /** The whole lines of a file, with their newlines. */
