@@ -48,6 +48,9 @@ export interface EntryContext {
 /** Room for the longest name, a wildcard and a port range, and for a Unicode name. */
 const MAX_ENTRY = 512
 
+/** Enough for a scheme, user information, a path, a port and a spelling that are all wrong at once. */
+const MAX_HINT_DEPTH = 8
+
 /**
  * Reads an entry. Faults: `empty`, `space`, `length`, `scheme`, `userinfo`, `path`, `port`, `wildcard_form`,
  * `wildcard_too_wide`, `leading_dot`, `empty_label`, `character`, `unicode`, `a_label`, `address`, `preset`; the message
@@ -82,9 +85,11 @@ function shippedEntry(text: string): HostEntry {
   return entry.value
 }
 
-function readHostEntry(text: string, context: EntryContext): Parsed<HostEntry> {
+/** `depth`: how many faults of a longer entry were already cut off in search of a hint. */
+function readHostEntry(text: string, context: EntryContext, depth = 0): Parsed<HostEntry> {
   const suggest = (candidate: string): string | undefined => {
-    const entry = readHostEntry(candidate, context)
+    if (depth === MAX_HINT_DEPTH) return undefined
+    const entry = readHostEntry(candidate, context, depth + 1)
     return entry.ok ? entry.value.text : entry.fault.hint
   }
   if (text.length > MAX_ENTRY) return faulty('length', `an entry is at most ${MAX_ENTRY} characters long`)
@@ -219,7 +224,9 @@ function likelyIpv4(text: string): string | undefined {
     return value > 0xffff_ffff ? undefined : [24, 16, 8, 0].map((shift) => (value >>> shift) & 0xff).join('.')
   }
   const octets = text.replace(/\.$/, '').split('.')
-  const areClear = octets.every((octet) => /^[0-9]{1,4}$/.test(octet) && (!/^0./.test(octet) || Number(octet) < 8))
+  const areClear = octets.every(
+    (octet) => /^[0-9]{1,4}$/.test(octet) && Number(octet) < (octet.startsWith('0') ? 8 : 256),
+  )
   return areClear && octets.length === 4 ? octets.map(Number).join('.') : undefined
 }
 
