@@ -49,6 +49,11 @@ export function seconds(least: number, most: number): z.ZodType<number, number |
     })
 }
 
+/** The same outside of a file, such as in an option of a command; `undefined` for what is no time. */
+export function parseSeconds(text: string): number | undefined {
+  return SECONDS.test(text) ? secondsOf(text) : undefined
+}
+
 /** Bytes, as a whole number or with a unit: `1048576`, `64MiB`, `5GiB`, `1GB`. The value is in bytes. */
 export function bytes(least: number): z.ZodType<number, number | string> {
   return z

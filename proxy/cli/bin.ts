@@ -1,0 +1,12 @@
+#!/usr/bin/env node
+/** The binary: checks the version of Node before anything is loaded that an old one can't read. */
+import { nodeVersionFault } from './node-version.ts'
+
+const fault = nodeVersionFault(process.version)
+if (fault === undefined) {
+  const { main } = await import('./main.ts')
+  process.exitCode = await main(process.argv.slice(2))
+} else {
+  console.error(fault)
+  process.exitCode = 1
+}

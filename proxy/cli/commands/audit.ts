@@ -1,0 +1,234 @@
+/** `sallyport audit`: follows, searches, exports and verifies the audit log. Never writes to it. */
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { SallyportError } from '../../../policies/index.ts'
+import { parseVerifyKeys, type VerifyKey } from '../../audit/key.ts'
+import { queryAudit, type AuditFilters } from '../../audit/query.ts'
+import { tailAudit } from '../../audit/tail.ts'
+import { verifyAudit, type AuditVerification } from '../../audit/verify.ts'
+import { AUDIT_PUBLIC_KEY_FILE } from '../../state/audit-key.ts'
+import { addCommand, addGroup, configOption, option, repeatable, type CommandHost } from '../command.ts'
+import { findConfigFile, loadCommandConfig, loadConfigFile } from '../config-file.ts'
+import { auditFilters, filterOptions, type FilterOptions } from '../audit-filters.ts'
+import { csvLine, describeLine } from '../audit-print.ts'
+import { json } from '../print.ts'
+import { EXIT, UsageError, type ExitCode, type Terminal } from '../terminal.ts'
+
+interface ReadOptions extends FilterOptions {
+  readonly config?: string
+  readonly path?: string
+  readonly lines?: string
+  readonly follow?: boolean
+  readonly limit?: string
+  readonly cursor?: string
+  readonly format?: 'jsonl' | 'csv'
+  readonly json?: true
+}
+
+interface VerifyOptions {
+  readonly config?: string
+  readonly key?: readonly string[]
+  readonly anchor?: readonly string[]
+  readonly fromSegment?: string
+  readonly json?: true
+}
+
+/** Adds the commands. */
+export function addAuditCommands(host: CommandHost): void {
+  const group = addGroup(host, 'audit', 'read and verify the audit log', [
+    'sallyport audit tail',
+    'sallyport audit query --decision deny --since 1h',
+    'sallyport audit verify --config sallyport.yaml',
+  ])
+  const where = [
+    configOption(),
+    option('--path <folder>', 'the folder of the log, instead of that of the configuration'),
+  ]
+  addCommand<ReadOptions>(group, {
+    usage: 'tail',
+    description: 'print the last lines and every new one',
+    examples: ['sallyport audit tail --tenant acme', 'sallyport audit tail --no-follow --lines 50 --json'],
+    options: [
+      ...where,
+      ...filterOptions(),
+      option('-n, --lines <count>', 'how many of the last lines').default('10'),
+      option('--no-follow', 'end after them'),
+    ],
+    json: true,
+    run: tail,
+  })
+  addCommand<ReadOptions>(group, {
+    usage: 'query',
+    description: 'find lines, oldest first',
+    examples: [
+      'sallyport audit query --decision deny --host example.com --since 2h',
+      'sallyport audit query --sandbox sbx_42 --limit 100 --json',
+    ],
+    options: [
+      ...where,
+      ...filterOptions(),
+      option('--limit <count>', 'at most so many; the cursor for the rest is printed to standard error'),
+      option('--cursor <cursor>', 'go on where an earlier query ended'),
+    ],
+    json: true,
+    run: query,
+  })
+  addCommand<ReadOptions>(group, {
+    usage: 'export',
+    description: 'write all lines (or those that the filters leave) for another system',
+    examples: [
+      'sallyport audit export --since 2026-01-01 > january.jsonl',
+      'sallyport audit export --format csv --kind decision > decisions.csv',
+    ],
+    options: [
+      ...where,
+      ...filterOptions(),
+      option('--format <format>', 'jsonl: the lines as they are').choices(['jsonl', 'csv']).default('jsonl'),
+    ],
+    run: exportLines,
+  })
+  addCommand<VerifyOptions>(group, {
+    usage: 'verify [path...]',
+    description: 'prove offline that nothing was cut, changed or reordered; exit code 1 with the first fault',
+    examples: [
+      'sallyport audit verify --config sallyport.yaml',
+      'sallyport audit verify /archive/audit --key audit-key.public.jwk',
+    ],
+    options: [
+      configOption(),
+      repeatable(
+        '--key <file>',
+        "public key of the checkpoints (JWK, JWK set or PEM); default: the gateway's own in the state folder",
+      ),
+      repeatable('--anchor <file>', 'checkpoint lines that were kept elsewhere: each must be in the log'),
+      option('--from-segment <number>', 'the first file that is expected, when earlier ones were archived'),
+    ],
+    json: true,
+    run: (terminal, options, ...paths) =>
+      verify(
+        terminal,
+        options,
+        paths.flat().filter((path) => path !== undefined),
+      ),
+  })
+}
+
+async function tail(terminal: Terminal, options: ReadOptions): Promise<ExitCode> {
+  const lines = tailAudit({
+    path: await findLog(terminal, options),
+    filters: auditFilters(options),
+    lines: wholeNumber('--lines', options.lines ?? '10'),
+    follow: options.follow !== false,
+    signal: terminal.signal,
+  })
+  for await (const { line, text } of lines) terminal.out(options.json === true ? text : describeLine(line))
+  return EXIT.done
+}
+
+async function query(terminal: Terminal, options: ReadOptions): Promise<ExitCode> {
+  const limit = options.limit === undefined ? undefined : wholeNumber('--limit', options.limit)
+  let count = 0
+  for await (const { line, text, cursor } of queryAudit({
+    ...(await queryOptions(terminal, options)),
+    ...(limit === undefined ? {} : { limit }),
+  })) {
+    terminal.out(options.json === true ? text : describeLine(line))
+    count += 1
+    if (count === limit) terminal.err(`more: --cursor ${cursor()}`)
+  }
+  return EXIT.done
+}
+
+async function exportLines(terminal: Terminal, options: ReadOptions): Promise<ExitCode> {
+  if (options.format === 'csv') terminal.out(csvLine(undefined))
+  for await (const { line, text } of queryAudit(await queryOptions(terminal, options))) {
+    terminal.out(options.format === 'csv' ? csvLine(line) : text)
+  }
+  return EXIT.done
+}
+
+async function queryOptions(
+  terminal: Terminal,
+  options: ReadOptions,
+): Promise<{ path: string; filters: AuditFilters; cursor?: string; signal: AbortSignal }> {
+  return {
+    path: await findLog(terminal, options),
+    filters: auditFilters(options),
+    signal: terminal.signal,
+    ...(options.cursor === undefined ? {} : { cursor: options.cursor }),
+  }
+}
+
+async function findLog(
+  terminal: Terminal,
+  options: { readonly config?: string; readonly path?: string },
+): Promise<string> {
+  if (options.path !== undefined) return options.path
+  return (await loadCommandConfig(terminal, options.config)).config.audit.path
+}
+
+async function verify(terminal: Terminal, options: VerifyOptions, given: readonly string[]): Promise<ExitCode> {
+  const file = given.length === 0 || options.config !== undefined ? findConfigFile(terminal, options.config) : undefined
+  const config = file === undefined ? undefined : (await loadConfigFile(terminal, file)).config
+  const paths = given.length > 0 ? given : config === undefined ? [] : [config.audit.path]
+  if (paths.length === 0)
+    throw new UsageError('name the folder or files of the log, or a configuration by `--config FILE`')
+  const keys = readKeys(options.key ?? stateKeyFile(config?.state))
+  const anchors = (options.anchor ?? []).flatMap((anchor) =>
+    readFile(anchor)
+      .split('\n')
+      .filter((line) => line !== ''),
+  )
+  const verification = await verifyAudit({
+    paths,
+    ...(keys === undefined ? {} : { keys }),
+    ...(anchors.length === 0 ? {} : { anchors }),
+    ...(options.fromSegment === undefined ? {} : { fromSegment: wholeNumber('--from-segment', options.fromSegment) }),
+    signal: terminal.signal,
+  })
+  terminal.out(options.json === true ? json(verification) : describeVerification(verification))
+  return verification.ok ? EXIT.done : EXIT.failed
+}
+
+function stateKeyFile(state: string | undefined): readonly string[] | undefined {
+  const file = state === undefined ? undefined : join(state, AUDIT_PUBLIC_KEY_FILE)
+  return file !== undefined && existsSync(file) ? [file] : undefined
+}
+
+function readKeys(files: readonly string[] | undefined): readonly VerifyKey[] | undefined {
+  return files?.flatMap((file) => parseVerifyKeys(readFile(file), file))
+}
+
+function readFile(file: string): string {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown fault'
+    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `\`${file}\` can't be read (${code})`, { cause: error })
+  }
+}
+
+function wholeNumber(name: string, text: string): number {
+  const value = /^\d{1,9}$/.test(text) ? Number(text) : 0
+  if (value < 1) throw new UsageError(`\`${name}\` is a whole number of at least 1`)
+  return value
+}
+
+function describeVerification({ ok, signatures, fault, instances }: AuditVerification): string {
+  const lines = instances.map((instance) => {
+    const last = instance.runs.at(-1)
+    const ended =
+      last === undefined
+        ? ''
+        : `; the last run ended ${last.end === 'stop' ? 'in order' : last.end === 'open' ? 'without a stop line (it is running, or was killed)' : 'without a stop line'} at seq ${last.lastSeq}, ${last.endTime}`
+    const lost = instance.lost === 0 ? '' : `, ${instance.lost} lost and said so`
+    return `${instance.instance}: ${instance.lines} lines, seq ${instance.firstSeq} to ${instance.lastSeq}${lost}, ${instance.checkpoints} checkpoints, ${instance.unsignedLines} lines after the last${ended}`
+  })
+  const place = fault === undefined ? '' : [fault.file, fault.line].filter((part) => part !== undefined).join(':')
+  const verdict = ok
+    ? signatures === 'checked'
+      ? 'verified: nothing was cut, changed or reordered'
+      : 'the chain is whole, but NO SIGNATURE WAS CHECKED: name the public key by --key FILE'
+    : `FAULT${place === '' ? '' : ` ${place}`}: ${fault?.message ?? 'unknown'} (${fault?.code ?? ''})`
+  return [...lines, verdict].join('\n')
+}

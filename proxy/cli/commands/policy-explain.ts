@@ -1,0 +1,222 @@
+/** `sallyport policy explain`: what the gateway would decide for a token and a destination, and which layer and entry decide. Connects nowhere. */
+import {
+  destinationOf,
+  explain,
+  hostText,
+  parseAddress,
+  type Destination,
+  type Explanation,
+  type IpAddress,
+  type LayerExplanation,
+} from '../../../policies/index.ts'
+import type { Config } from '../../config/schema.ts'
+import { createResolver } from '../../egress/resolver.ts'
+import { ownListeners } from '../../listeners.ts'
+import { createPolicySource } from '../../policy/policy-source.ts'
+import { compileRuleset } from '../../ruleset.ts'
+import type { Identity } from '../../tokens/identity.ts'
+import { addCommand, configOption, option, repeatable, type CommandHost } from '../command.ts'
+import { loadCommandConfig } from '../config-file.ts'
+import { identifyOffline } from '../identify-offline.ts'
+import { operatorIdentity } from '../operator-identity.ts'
+import { fromNow, instant, json, table } from '../print.ts'
+import { readToken, tokenOptions, type TokenOptions } from '../read-token.ts'
+import { EXIT, UsageError, type ExitCode, type Terminal } from '../terminal.ts'
+
+interface ExplainOptions extends TokenOptions {
+  readonly config?: string
+  readonly host?: string
+  readonly port: string
+  readonly tenant?: string
+  readonly address?: readonly string[]
+  readonly resolve?: true
+  readonly client?: string
+  readonly json?: true
+}
+
+/** Adds the command. */
+export function addExplainCommand(host: CommandHost): void {
+  addCommand<ExplainOptions>(host, {
+    usage: 'explain',
+    description:
+      'say what the gateway would decide, and which layer and entry decide; exit code 2 when it would refuse',
+    examples: [
+      'sallyport policy explain --config sallyport.yaml --token-file sandbox.token --host api.github.com',
+      'sallyport policy explain --tenant acme --host db.internal --port 5432 --resolve   # without a token: the layers of operator and tenant',
+    ],
+    options: [
+      configOption(),
+      ...tokenOptions(),
+      option('--host <host>', 'the host that a client would ask for'),
+      option('--port <port>', 'its port').default('443'),
+      option('--tenant <name>', 'without a token: the tenant to ask for'),
+      repeatable('--address <address>', 'take this as what the name resolves to; repeatable'),
+      option('--resolve', 'resolve the name as the gateway would, and judge the addresses too'),
+      option('--client <address>', 'where the client is, for tokens bound to an address'),
+    ],
+    json: true,
+    run: explainDecision,
+  })
+}
+
+async function explainDecision(terminal: Terminal, options: ExplainOptions): Promise<ExitCode> {
+  const destination = readDestination(options)
+  const { config, machineSets } = await loadCommandConfig(terminal, options.config)
+  const rules = compileRuleset(
+    config,
+    machineSets,
+    ownListeners([...config.listen.proxy, ...(config.listen.admin === undefined ? [] : [config.listen.admin])]),
+  )
+  const token = await readToken(terminal, options)
+  if (token !== undefined && options.tenant !== undefined)
+    throw new UsageError('`--tenant` is for asking without a token; a token names its tenant itself')
+  const identified =
+    token === undefined
+      ? { ok: true as const, identity: operatorIdentity({ tenant: options.tenant, nowMs: Date.now() }) }
+      : await identifyOffline(token, { config, sets: rules.sets, clientAddress: options.client })
+  if (!identified.ok) {
+    const { reason, detail } = identified
+    terminal.out(
+      options.json === true
+        ? json({ decision: { effective: 'deny', decision: 'deny', reason, detail } })
+        : `The token is refused: ${reason}${detail === undefined ? '' : ` (${detail})`}.`,
+    )
+    return EXIT.denied
+  }
+  const { identity } = identified
+  const source = createPolicySource({ policy: config.policy, machineSets })
+  try {
+    const layers = await source.layersFor(identity)
+    const named = explain(layers, destination, undefined, rules.network)
+    const resolved =
+      named.decision.effective === 'allow'
+        ? await findAddresses(config, destination, options)
+        : { addresses: undefined, note: undefined }
+    const explanation =
+      resolved.addresses === undefined ? named : explain(layers, destination, resolved.addresses, rules.network)
+    const subject = token === undefined ? undefined : identity
+    terminal.out(
+      options.json === true
+        ? json({
+            ...plain(destination),
+            token: subject && describeIdentity(subject),
+            ...explanation,
+            note: resolved.note,
+          })
+        : describe(destination, explanation, subject, resolved.note),
+    )
+    return explanation.decision.effective === 'deny' ? EXIT.denied : EXIT.done
+  } finally {
+    source.close()
+  }
+}
+
+function readDestination(options: ExplainOptions): Destination {
+  if (options.host === undefined) throw new UsageError('name the destination by `--host HOST` (and `--port PORT`)')
+  const port = /^\d{1,5}$/.test(options.port) ? Number(options.port) : Number.NaN
+  const bare = options.host.includes(':') && !options.host.startsWith('[') ? `[${options.host}]` : options.host
+  const destination = destinationOf(bare, port)
+  if (destination.ok) return destination.value
+  throw new UsageError(`the gateway would answer 400 target_malformed: ${destination.fault.message}`)
+}
+
+/** The addresses that the decision is about: given, fixed in the configuration, or resolved when asked to. */
+async function findAddresses(
+  config: Config,
+  destination: Destination,
+  options: ExplainOptions,
+): Promise<{ readonly addresses: readonly IpAddress[] | undefined; readonly note: string | undefined }> {
+  if (destination.kind === 'address') return { addresses: undefined, note: undefined }
+  if (options.address !== undefined) return { addresses: options.address.map(readAddress), note: 'addresses as given' }
+  const isFixed = Object.keys(config.network.hosts).some(
+    (name) => name.toLowerCase().replace(/\.$/, '') === destination.host,
+  )
+  if (!isFixed && options.resolve !== true) {
+    return {
+      addresses: undefined,
+      note: 'the name was not resolved (--resolve does); the gateway also judges every address',
+    }
+  }
+  const resolver = createResolver({
+    hosts: new Map(Object.entries(config.network.hosts).map(([name, addresses]) => [name, addresses.map(readAddress)])),
+    timeoutMs: config.timeouts.dnsSeconds * 1000,
+    ...(config.network.resolvers === undefined ? {} : { servers: config.network.resolvers }),
+  })
+  try {
+    const resolution = await resolver.resolve(destination.host)
+    if (resolution.ok)
+      return {
+        addresses: resolution.addresses,
+        note: isFixed ? 'addresses from `network.hosts`' : 'addresses as resolved now',
+      }
+    return { addresses: undefined, note: `the name could not be resolved: ${resolution.reason}` }
+  } finally {
+    resolver.close()
+  }
+}
+
+function readAddress(text: string): IpAddress {
+  const address = parseAddress(text)
+  if (address.ok) return address.value
+  throw new UsageError(`\`${text}\`: ${address.fault.message}`)
+}
+
+function describe(
+  destination: Destination,
+  explanation: Explanation,
+  identity: Identity | undefined,
+  note: string | undefined,
+): string {
+  const rows = explanation.layers.map((layer) => [`  ${layer.layer}`, layer.mode, layer.kind, verdictText(layer)])
+  const addresses = explanation.addresses.map(
+    (address) => `  ${address.address}: ${address.class}${address.prohibited ? ', prohibited' : ''}`,
+  )
+  return [
+    `${hostText(destination)}:${destination.port} ${decisionText(explanation)}`,
+    '',
+    table([['  layer', 'mode', 'policy', 'says'], ...rows]),
+    ...(addresses.length === 0 ? [] : ['', 'addresses:', ...addresses]),
+    '',
+    ...(identity === undefined
+      ? ['no token was given: the claim layer is taken to allow everything']
+      : [identityText(identity)]),
+    `policy version ${explanation.version}`,
+    ...(note === undefined ? [] : [`note: ${note}`]),
+  ].join('\n')
+}
+
+function decisionText({ decision }: Explanation): string {
+  if (decision.effective === 'deny') {
+    const layer = decision.layer === undefined ? '' : `, at the layer ${decision.layer}`
+    return `is refused: ${decision.reason}${layer}${decision.rule === undefined ? '' : `, by the entry ${decision.rule}`}.`
+  }
+  const rule = decision.rule === undefined ? '' : `, by the entry ${decision.rule}`
+  const { report } = decision
+  return report === undefined
+    ? `is let out${rule}.`
+    : `is let out${rule}, and recorded: the layer ${report.layer} only reports, and would have refused it (${report.reason}).`
+}
+
+function verdictText({ verdict }: LayerExplanation): string {
+  const rule = verdict.rule === undefined ? '' : ` (${verdict.rule})`
+  return verdict.allows ? `allows${rule}` : `refuses: ${verdict.reason}${rule}`
+}
+
+function identityText(identity: Identity): string {
+  const parts = [
+    `token ${identity.tokenId}`,
+    `issuer ${identity.issuer}`,
+    identity.keyId && `key ${identity.keyId}`,
+    identity.tenant && `tenant ${identity.tenant}`,
+    identity.sandbox && `sandbox ${identity.sandbox}`,
+  ]
+  return `${parts.filter(Boolean).join(', ')}; verified, expires ${instant(identity.expiresAtMs)} (${fromNow(identity.expiresAtMs, Date.now())})`
+}
+
+function describeIdentity({ tokenId, issuer, keyId, tenant, sandbox, expiresAtMs }: Identity): object {
+  return { tokenId, issuer, keyId, tenant, sandbox, expiresAt: instant(expiresAtMs) }
+}
+
+function plain(destination: Destination): object {
+  return { host: hostText(destination), port: destination.port }
+}
