@@ -112,7 +112,7 @@ export class ClientConnection {
   }
 
   async #serve(req: http.IncomingMessage, res: http.ServerResponse): Promise<void> {
-    if (this.#ending) return void req.resume()
+    if (this.#ending || this.#socket.destroyed) return void req.resume()
     const startedMs = this.#deps.clock.monotonicMs()
     const head = readHttpHead({ method: req.method ?? '', httpVersion: req.httpVersion, rawHeaders: req.rawHeaders })
     const target = parseAbsoluteTarget(req.method ?? '', req.url ?? '')
@@ -183,9 +183,9 @@ export class ClientConnection {
       this.#exchange = beginExchange({
         ...{ req, res, head, path, authorized, upstream },
         ...{ socket: this.#socket, requestId: request.requestId, agent: this.#agent, isLastAnswer: () => this.#draining, clock },
-        onEnd: (result) => {
+        onEnd: ({ isLast, ...result }) => {
           this.#exchange = undefined
-          if (result.closeReason !== 'upstream_closed' || this.#socket.writableEnded) this.#ending = true
+          if (isLast) this.#ending = true
           recordClose(request, authorized, { ...result, startedMs })
           resolve()
         },

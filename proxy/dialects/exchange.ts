@@ -36,7 +36,16 @@ export interface ExchangeParts {
   /** The connection is to be closed after the answer. */
   readonly isLastAnswer: () => boolean
   /** Called once, when nothing of it flows any more; never before {@link beginExchange} has returned. */
-  readonly onEnd: (result: { readonly closeReason: CloseReason; readonly bytesIn: number; readonly bytesOut: number }) => void
+  readonly onEnd: (result: ExchangeEnd) => void
+}
+
+/** How an exchange ended. */
+export interface ExchangeEnd {
+  readonly closeReason: CloseReason
+  readonly bytesIn: number
+  readonly bytesOut: number
+  /** The connection of the client can carry no other answer. */
+  readonly isLast: boolean
 }
 
 /** An exchange, for the connection that it runs on. */
@@ -58,6 +67,7 @@ class RunningExchange implements OwnExchange {
   readonly #writtenBefore: number
   #interimAnswers = 0
   #answered = false
+  #upRes: http.IncomingMessage | undefined
   #responseDone = false
   #requestDone = false
   #seenBytes = 0
@@ -156,8 +166,9 @@ class RunningExchange implements OwnExchange {
     const { req, res, isLastAnswer } = this.#parts
     if (this.#ended !== undefined) return
     const framing = framingOf(upRes)
+    const isOtherVersion = upRes.httpVersionMajor !== 1
     // A 407 would be taken for the gateway's own.
-    if (framing === undefined || upRes.statusCode === 407) return this.#originFailed('http_protocol_error')
+    if (framing === undefined || isOtherVersion || upRes.statusCode === 407) return this.#originFailed('http_protocol_error')
     upRes.on('error', () => this.#brokeOff())
     if (isLastAnswer()) res.shouldKeepAlive = false
     try {
@@ -168,6 +179,7 @@ class RunningExchange implements OwnExchange {
       return this.#originFailed('http_protocol_error')
     }
     this.#answered = true
+    this.#upRes = upRes
     if (req.method === 'HEAD') upRes.resume()
     else upRes.pipe(res, { end: false })
     upRes.on('end', () => this.#onResponseEnd(upRes))
@@ -185,7 +197,8 @@ class RunningExchange implements OwnExchange {
   }
 
   #onUpstreamError(error: NodeJS.ErrnoException): void {
-    if (this.#answered) return
+    // Said before Node takes a reset for the end of an answer without a length. Once the answer is whole, it is about the rest of the request.
+    if (this.#answered) return this.#upRes?.complete === true ? undefined : this.#brokeOff()
     this.#originFailed(error.code?.startsWith('HPE_') === true ? 'http_protocol_error' : 'connection_terminated')
   }
 
@@ -234,13 +247,13 @@ class RunningExchange implements OwnExchange {
   }
 
   #endIfDone(): void {
-    if (this.#responseDone && this.#requestDone) this.#end('upstream_closed')
+    if (this.#responseDone && this.#requestDone) this.#end('upstream_closed', this.#parts.socket.writableEnded)
   }
 
-  #end(reason: CloseReason): void {
+  #end(reason: CloseReason, isLast = true): void {
     if (this.#ended !== undefined) return
     this.#ended = { bytesIn: this.bytesIn, bytesOut: this.bytesOut }
-    this.#parts.onEnd({ closeReason: reason, ...this.#ended })
+    this.#parts.onEnd({ closeReason: reason, ...this.#ended, isLast })
   }
 }
 
