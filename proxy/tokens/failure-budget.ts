@@ -4,18 +4,19 @@
  */
 
 /**
- * Microseconds of CPU that one refused token costs, measured on one core of a current server: with its signature verified, and without. Rounded up.
+ * Microseconds of CPU that one refused token costs, measured on one core and rounded up: with its signature verified and without, and for each byte.
  */
-export const FAILURE_COST_US = { signature: 150, cheap: 15 }
+export const FAILURE_COST_US = { signature: 200, cheap: 15, perByte: 1 / 150 }
 
 /** Shares of a core, and how far a burst may run ahead. */
 export interface FailureLimits {
-  /** Microseconds a second for one address; 2,000 is 0.2 % of a core, or 13 bad signatures. */
+  /** Microseconds a second for one address; 2,000 is 0.2 % of a core, or 10 bad signatures. */
   readonly addressUsPerSecond: number
-  /** Microseconds that one address may use at once; 30,000 is 200 bad signatures. */
+  /** Microseconds that one address may use at once; 40,000 is 200 bad signatures. */
   readonly addressBurstUs: number
   /** For all addresses together; 100,000 is a tenth of a core. */
   readonly totalUsPerSecond: number
+  /** Default 400,000. */
   readonly totalBurstUs: number
   /** Addresses kept in mind; the one that failed longest ago is forgotten first. */
   readonly addresses: number
@@ -23,9 +24,9 @@ export interface FailureLimits {
 
 const LIMITS: FailureLimits = {
   addressUsPerSecond: 2_000,
-  addressBurstUs: 30_000,
+  addressBurstUs: 40_000,
   totalUsPerSecond: 100_000,
-  totalBurstUs: 300_000,
+  totalBurstUs: 400_000,
   addresses: 10_000,
 }
 
@@ -60,10 +61,10 @@ export function createFailureBudget(monotonicMs: () => number, given: Partial<Fa
   return {
     exhausted: (address) => {
       const bucket = buckets.get(networkOf(address))
-      const own = bucket ? refill(bucket, limits.addressUsPerSecond, limits.addressBurstUs) : 0
-      if (own < 0) return { reason: 'rate_limit', retryAfterSeconds: waitSeconds(own, limits.addressUsPerSecond) }
+      const own = bucket ? refill(bucket, limits.addressUsPerSecond, limits.addressBurstUs) : Infinity
+      if (own <= 0) return { reason: 'rate_limit', retryAfterSeconds: waitSeconds(own, limits.addressUsPerSecond) }
       const all = refill(total, limits.totalUsPerSecond, limits.totalBurstUs)
-      if (all < 0) return { reason: 'gateway_busy', retryAfterSeconds: waitSeconds(all, limits.totalUsPerSecond) }
+      if (all <= 0) return { reason: 'gateway_busy', retryAfterSeconds: waitSeconds(all, limits.totalUsPerSecond) }
       return undefined
     },
     charge: (address, costUs) => {

@@ -150,7 +150,7 @@ export function createIdentifier(options: IdentifierOptions): Identifier {
     const trust = { issuers: registry.issuers, sets }
     const verdict = typeof sent === 'string' ? await verifyToken<NotIdentified>(sent, trust, takeTurn) : sent
     if (!('costUs' in verdict || 'source' in verdict)) return verdict
-    if (!verdict.ok) budget.charge(client.address, verdict.costUs)
+    if (!verdict.ok) budget.charge(client.address, verdict.costUs + token.length * FAILURE_COST_US.perByte)
     if (asked !== generation) return verdict
     if (verdict.ok) verified.set(id, verdict, token.length)
     else if (verdict.settled) refused.set(id, verdict, token.length)

@@ -102,9 +102,14 @@ export function fileKeys(document: KeyDocument, onEvent: (event: KeyEvent) => vo
   }
 }
 
-function fileStamp(path: string): string {
+/** File systems keep time in ticks of some milliseconds: what changed just now may change again under the same time. */
+const SETTLED_MS = 100
+
+/** Differs whenever a file or folder may hold something else than before; one that changed just now always counts as changed. */
+export function fileStamp(path: string): string {
   const { mtimeMs, ctimeMs, size, ino } = statSync(path)
-  return [mtimeMs, ctimeMs, size, ino].join(':')
+  const now = Date.now()
+  return [mtimeMs, ctimeMs, size, ino, now - ctimeMs < SETTLED_MS ? now : ''].join(':')
 }
 
 function readBounded(path: string): Buffer {

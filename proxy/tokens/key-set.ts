@@ -37,8 +37,11 @@ export interface KeySetContent {
 
 const PRIVATE_MEMBERS = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k']
 
-/** RSA keys outside this are ignored: the small are weak, the huge make verification dear for whoever sends tokens. */
-const RSA_BITS = { least: 2048, most: 8192 }
+/** Smaller RSA keys are weak. @see RFC 7518 section 3.3 */
+export const MIN_RSA_BITS = 2048
+
+/** Huge RSA keys let whoever sends tokens make verification dear. */
+const MAX_RSA_BITS = 8192
 
 /** Reads the bytes of a JWK set; fails when they are no set. Keys that are private, weak, not for signatures or not understood are left out. */
 export function parseKeySet(bytes: Uint8Array): Parsed<KeySetContent> {
@@ -125,8 +128,8 @@ function importKey(
   }
   if (key.asymmetricKeyType === 'rsa') {
     const { modulusLength = 0, publicExponent = 0n } = key.asymmetricKeyDetails ?? {}
-    if (modulusLength < RSA_BITS.least || modulusLength > RSA_BITS.most) {
-      return `an RSA key outside ${RSA_BITS.least} to ${RSA_BITS.most} bits`
+    if (modulusLength < MIN_RSA_BITS || modulusLength > MAX_RSA_BITS) {
+      return `an RSA key outside ${MIN_RSA_BITS} to ${MAX_RSA_BITS} bits`
     }
     if (publicExponent < 3n || publicExponent % 2n === 0n) return 'an RSA key with a weak exponent'
   }

@@ -50,30 +50,35 @@ export function urlKeys(options: {
   let lastGoodMs = -Infinity
   let timer: NodeJS.Timeout | undefined
 
+  /** Joins the fetch that is under way, or starts one. Never rejects. */
   function load(): Promise<boolean> {
-    inFlight ??= fetchSet().finally(() => {
+    inFlight ??= readSet().then((set) => {
       inFlight = undefined
-      clearTimeout(timer)
-      const retryMs = Math.min(times.retryMs * 2 ** (failures - 1), times.refreshMs / 10)
-      if (!closing.signal.aborted) timer = setTimeout(load, failures > 0 ? retryMs : times.refreshMs).unref()
+      if (closing.signal.aborted) return false
+      return typeof set === 'string' ? keepLast(set) : takeOver(set)
     })
     return inFlight
   }
 
-  /** Never rejects. */
-  async function fetchSet(): Promise<boolean> {
-    const set = await readSet()
-    if (closing.signal.aborted) return false
-    if (typeof set === 'string') {
-      failures = Math.min(failures + 1, 30)
-      onEvent({ result: 'failed', keys: held.size, detail: `${describeUrl(url)}: ${set}` })
-      return false
-    }
+  function takeOver(set: KeySetContent): boolean {
     failures = 0
     lastGoodMs = clock.monotonicMs()
+    loadIn(times.refreshMs)
     const changed = held.replace(set.keys)
     onEvent({ result: changed ? 'loaded' : 'unchanged', keys: held.size, detail: describeIgnored(set) })
     return changed
+  }
+
+  function keepLast(fault: string): false {
+    loadIn(Math.min(times.retryMs * 2 ** failures, times.refreshMs / 10))
+    failures = Math.min(failures + 1, 30)
+    onEvent({ result: 'failed', keys: held.size, detail: `${describeUrl(url)}: ${fault}` })
+    return false
+  }
+
+  function loadIn(ms: number): void {
+    clearTimeout(timer)
+    timer = setTimeout(load, ms).unref()
   }
 
   /** The set, or what was wrong. */

@@ -3,13 +3,13 @@
  * change within a second, and reads no private key.
  */
 import { type JsonWebKey } from 'node:crypto'
-import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import { readFile, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { SallyportError } from '../../policies/error.ts'
 import { parsed } from '../../policies/parsed.ts'
 import { faultCode, openFolder, unusable, writeWhole } from '../state/folder.ts'
-import { type KeyDocument, describeIgnored } from './key-file.ts'
+import { type KeyDocument, describeIgnored, fileStamp } from './key-file.ts'
 import { MAX_KEYS, parseKeySet } from './key-set.ts'
 import {
   type GeneratedAlgorithm,
@@ -109,10 +109,7 @@ export async function openKeys(statePath: string): Promise<OwnKeys> {
     publicJwks: () => ({ keys: readPublicKeys(path).map(({ created_at: _created, ...jwk }) => jwk) }),
     document: {
       name: `keys \`${path}\``,
-      stamp: () => {
-        const { mtimeMs, ctimeMs, ino } = statSync(path)
-        return [mtimeMs, ctimeMs, ino, readdirSync(path).length].join(':')
-      },
+      stamp: () => fileStamp(path),
       read: () => {
         const set = parseKeySet(Buffer.from(JSON.stringify({ keys: readPublicKeys(path) })))
         return set.ok ? parsed({ keys: set.value.keys, detail: describeIgnored(set.value) }) : set

@@ -1,7 +1,7 @@
 /** A key that signs tokens, from wherever it came. The private part stays inside a `KeyObject`, which prints nothing of itself. */
 import { type JsonWebKey, type KeyObject, createHash, createPrivateKey, createPublicKey, createSecretKey, generateKeyPairSync } from 'node:crypto'
 import { SallyportError } from '../../policies/error.ts'
-import type { TokenAlgorithm } from './key-set.ts'
+import { MIN_RSA_BITS, type TokenAlgorithm } from './key-set.ts'
 import { MIN_SECRET_BYTES } from './key-source.ts'
 
 /** Signs tokens with one algorithm. */
@@ -73,7 +73,7 @@ function algorithmsOf(key: KeyObject): TokenAlgorithm[] {
     case 'ed25519':
       return ['EdDSA']
     case 'rsa':
-      return ['RS256', 'PS256']
+      return (key.asymmetricKeyDetails?.modulusLength ?? 0) >= MIN_RSA_BITS ? ['RS256', 'PS256'] : []
     default:
       return []
   }
