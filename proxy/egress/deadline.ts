@@ -23,7 +23,7 @@ export async function withDeadline<R extends object>(
   if (signal?.aborted === true) throw reasonOf(signal)
   const startedMs = performance.now()
   let timer: NodeJS.Timeout | undefined
-  let onAbort = () => undefined as void
+  let onAbort = (): void => undefined
   const late = new Promise<typeof LATE>((resolve, reject) => {
     timer = setTimeout(() => resolve(LATE), timeoutMs)
     onAbort = () => reject(reasonOf(signal))

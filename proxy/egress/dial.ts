@@ -97,7 +97,8 @@ interface ConnectOptions<S extends AttachableSide> extends DialOptions {
   readonly allowHalfOpen?: boolean | undefined
 }
 
-type Outcome<S> = { readonly ok: true; readonly socket: net.Socket; readonly side: S; readonly address: IpAddress } | DialReason
+type Outcome<S> =
+  { readonly ok: true; readonly socket: net.Socket; readonly side: S; readonly address: IpAddress } | DialReason
 
 async function connectAny<S extends AttachableSide>(
   addresses: readonly IpAddress[],

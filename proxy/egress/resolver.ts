@@ -107,7 +107,8 @@ export function createResolver(options: ResolverOptions = {}): Resolver {
     const { resolved, keptMs } = readAnswers(answers, nowMs - startedMs)
     if (resolved.ok) keep(found, MAX_KEPT, host, { resolved, untilMs: nowMs + keptMs })
     else keep(failures, MAX_FAILURES_KEPT, host, { resolved, untilMs: nowMs + FAILURE_KEPT_MS })
-    if (!resolved.ok && answers.some((one) => one.kind === 'failed' || one.kind === 'timeout')) rereadSystemServers(nowMs)
+    if (!resolved.ok && answers.some((one) => one.kind === 'failed' || one.kind === 'timeout'))
+      rereadSystemServers(nowMs)
     return resolved
   }
 
@@ -139,7 +140,8 @@ function readAnswers(answers: Answers, ms: number): { readonly resolved: Resolve
     addresses.set(parsed.value.text, parsed.value)
     ttlMs = Math.min(ttlMs, Math.max(0, ttl ?? 0) * 1_000)
   }
-  if (addresses.size > MAX_ADDRESSES) return { resolved: { ok: false, reason: 'dns_failed', ms }, keptMs: FAILURE_KEPT_MS }
+  if (addresses.size > MAX_ADDRESSES)
+    return { resolved: { ok: false, reason: 'dns_failed', ms }, keptMs: FAILURE_KEPT_MS }
   const partial = answers.some((one) => one.kind === 'failed' || one.kind === 'timeout')
   return {
     resolved: { ok: true, addresses: [...addresses.values()], ms },

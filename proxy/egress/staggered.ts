@@ -38,7 +38,7 @@ export function raceStaggered<T, R>(
       reject(reasonOf(signal))
       return
     }
-    const open = new Set<() => void>()
+    const open = new Map<number, () => void>()
     const failures: R[] = []
     let next = 0
     let ended = false
@@ -58,14 +58,13 @@ export function raceStaggered<T, R>(
         if (open.size === 0) end({ winner: undefined, failures, timedOut: false })
         return
       }
-      next++
-      let cancel: (() => void) | undefined
-      let settled = false
+      const place = next++
+      const mine = { isSettled: false }
       if (next < items.length) stagger = setTimeout(startNext, delayMs)
       const giveUp = attempt(item, (outcome) => {
-        if (settled || ended) return
-        settled = true
-        if (cancel !== undefined) open.delete(cancel)
+        if (mine.isSettled || ended) return
+        mine.isSettled = true
+        open.delete(place)
         if (isWin(outcome)) {
           end({ winner: outcome, failures, timedOut: false })
           return
@@ -74,9 +73,7 @@ export function raceStaggered<T, R>(
         startNext()
       })
       // An attempt that settled at once has nothing left to give up.
-      if (settled) return
-      cancel = giveUp
-      open.add(cancel)
+      if (!mine.isSettled) open.set(place, giveUp)
     }
 
     function end(result: RaceResult<R>): void {
@@ -90,7 +87,7 @@ export function raceStaggered<T, R>(
       clearTimeout(stagger)
       clearTimeout(deadline)
       signal?.removeEventListener('abort', onAbort)
-      for (const giveUp of open) giveUp()
+      for (const giveUp of open.values()) giveUp()
       open.clear()
     }
   })

@@ -50,7 +50,7 @@ function userInformation(url: URL): string | undefined {
   try {
     return `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`
   } catch {
-    // eslint-disable-next-line preserve-caught-error -- the cause would hold the password
+    // Without its cause, which would hold the password.
     throw new TypeError('the credentials in the URL of the upstream proxy are not percent-encoded as they should be')
   }
 }

@@ -43,8 +43,7 @@ export interface ThroughUpstream<S> {
 
 /** How plain HTTP requests are written to what {@link Upstream.forward} opened. */
 export type RequestForm =
-  | { readonly kind: 'origin' }
-  | { readonly kind: 'absolute'; readonly proxyAuthorization: string | undefined }
+  { readonly kind: 'origin' } | { readonly kind: 'absolute'; readonly proxyAuthorization: string | undefined }
 
 /** The way out when `network.upstream` is set. */
 export interface Upstream {
@@ -66,7 +65,10 @@ export interface Upstream {
    * that address (RFC 9112 section 3.2.2).
    * @throws (rejects) the signal's reason when it aborts
    */
-  forward(permit: Permit, options: DialOptions): Promise<(ThroughUpstream<undefined> & { readonly form: RequestForm }) | UpstreamFailure>
+  forward(
+    permit: Permit,
+    options: DialOptions,
+  ): Promise<(ThroughUpstream<undefined> & { readonly form: RequestForm }) | UpstreamFailure>
 }
 
 /** Several addresses are tried, but an upstream is slow to say no, and each try is a connection. */
@@ -115,7 +117,11 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   }
 
   /** Asks for the permit's addresses in turn. */
-  async function tunnel<S extends ReadableSide>(permit: Permit, deadline: Deadline, openHop: (deadline: Deadline) => Promise<Opened<S>>) {
+  async function tunnel<S extends ReadableSide>(
+    permit: Permit,
+    deadline: Deadline,
+    openHop: (deadline: Deadline) => Promise<Opened<S>>,
+  ) {
     let last: Fault = { ok: false, reason: 'connect_unreachable', upstream: 'there is nothing to ask it for' }
     for (const target of targetsOf(permit)) {
       const hop = await openHop(deadline)
@@ -155,7 +161,12 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   async function requestTunnel(side: ReadableSide, target: Target, deadline: Deadline): Promise<Fault | undefined> {
     const credentials = proxy.proxyAuthorization()
     const authorization = credentials === undefined ? '' : `Proxy-Authorization: ${credentials}\r\n`
-    side.write(Buffer.from(`CONNECT ${target.authority} HTTP/1.1\r\nHost: ${target.authority}\r\n${authorization}\r\n`, 'latin1'))
+    side.write(
+      Buffer.from(
+        `CONNECT ${target.authority} HTTP/1.1\r\nHost: ${target.authority}\r\n${authorization}\r\n`,
+        'latin1',
+      ),
+    )
     const status = await readStatus(side, deadline)
     if (typeof status !== 'number') return { ok: false, upstream: `${proxy.text} ${status.did}`, reason: status.reason }
     if (status >= 200 && status < 300) return undefined
@@ -163,7 +174,10 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   }
 }
 
-async function readStatus(side: ReadableSide, deadline: Deadline): Promise<number | { readonly did: string; readonly reason: DialReason }> {
+async function readStatus(
+  side: ReadableSide,
+  deadline: Deadline,
+): Promise<number | { readonly did: string; readonly reason: DialReason }> {
   let bytes: Buffer = Buffer.alloc(0)
   let interim = 0
   for (;;) {
@@ -182,7 +196,8 @@ async function readStatus(side: ReadableSide, deadline: Deadline): Promise<numbe
       return reply.status
     }
     interim++
-    if (reply.status === 101 || interim > MAX_INTERIM_REPLIES) return { did: 'sent no proper reply', reason: 'connect_unreachable' }
+    if (reply.status === 101 || interim > MAX_INTERIM_REPLIES)
+      return { did: 'sent no proper reply', reason: 'connect_unreachable' }
   }
 }
 
@@ -232,7 +247,14 @@ async function secure(
 ): Promise<tls.TLSSocket | Fault> {
   const host = typeof proxy.host === 'string' ? proxy.host : proxy.host.text
   const named = typeof proxy.host === 'string' ? { servername: proxy.host } : {}
-  const secured = tls.connect({ socket, host, secureContext, ALPNProtocols: ['http/1.1'], rejectUnauthorized: true, ...named })
+  const secured = tls.connect({
+    socket,
+    host,
+    secureContext,
+    ALPNProtocols: ['http/1.1'],
+    rejectUnauthorized: true,
+    ...named,
+  })
   const shaken = new Promise<boolean>((resolve) => {
     secured.once('secureConnect', () => resolve(true))
     // Stays: a fault after the handshake is told by `close`.
@@ -245,6 +267,11 @@ async function secure(
   })
   if (outcome === true) return secured
   secured.destroy()
-  if (outcome === LATE) return { ok: false, reason: 'connect_timeout', upstream: `${proxy.text} did not finish the TLS handshake` }
-  return { ok: false, reason: 'connect_refused', upstream: `${proxy.text} has no certificate that is accepted here, or speaks no TLS` }
+  if (outcome === LATE)
+    return { ok: false, reason: 'connect_timeout', upstream: `${proxy.text} did not finish the TLS handshake` }
+  return {
+    ok: false,
+    reason: 'connect_refused',
+    upstream: `${proxy.text} has no certificate that is accepted here, or speaks no TLS`,
+  }
 }

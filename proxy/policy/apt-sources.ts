@@ -44,11 +44,14 @@ function urisOfLines(text: string): readonly string[] {
 /** deb822: stanzas of fields, of which `URIs` may go on over several lines. */
 function urisOfStanzas(text: string): readonly string[] {
   const withoutComments = text.split(/\r?\n/).filter((line) => !line.startsWith('#'))
-  return withoutComments.join('\n').split(/\n\s*\n/).flatMap((stanza) => {
-    const fields = parseStanza(stanza)
-    if (/^(?:no|false|without|off|disable|0)$/i.test(fields.get('enabled') ?? 'yes')) return []
-    return (fields.get('uris') ?? '').split(/\s+/).filter((uri) => uri !== '')
-  })
+  return withoutComments
+    .join('\n')
+    .split(/\n\s*\n/)
+    .flatMap((stanza) => {
+      const fields = parseStanza(stanza)
+      if (/^(?:no|false|without|off|disable|0)$/i.test(fields.get('enabled') ?? 'yes')) return []
+      return (fields.get('uris') ?? '').split(/\s+/).filter((uri) => uri !== '')
+    })
 }
 
 function parseStanza(stanza: string): ReadonlyMap<string, string> {

@@ -78,7 +78,10 @@ export function readMachineSets(options: MachineSetOptions = {}): MachineSets {
 
   function list(folder: string): readonly string[] {
     try {
-      return fs.readdirSync(folder).sort().map((name) => path.join(folder, name))
+      return fs
+        .readdirSync(folder)
+        .sort()
+        .map((name) => path.join(folder, name))
     } catch (error) {
       noteUnlessAbsent(folder, error)
       return []

@@ -47,7 +47,8 @@ export function readNpmRegistries(surroundings: NpmSurroundings): readonly Confi
 function environment(env: NpmSurroundings['env']): Place {
   const settings = new Map<string, string>()
   for (const [name, value] of Object.entries(env)) {
-    if (value !== undefined && /^npm_config_/i.test(name)) settings.set(name.slice('npm_config_'.length).toLowerCase(), value)
+    if (value !== undefined && /^npm_config_/i.test(name))
+      settings.set(name.slice('npm_config_'.length).toLowerCase(), value)
   }
   return { where: 'environment', settings }
 }
@@ -80,7 +81,10 @@ function unquoted(text: string): string {
 
 /** An unknown variable is left as it stands, as npm leaves it; `${VARIABLE?}` is then empty. */
 function expanded(text: string, env: NpmSurroundings['env']): string {
-  return text.replace(/(?<!\\)\$\{([^${}?]+)(\?)?\}/g, (whole, name: string, optional?: string) => env[name] ?? (optional === undefined ? whole : ''))
+  return text.replace(
+    /(?<!\\)\$\{([^${}?]+)(\?)?\}/g,
+    (whole, name: string, optional?: string) => env[name] ?? (optional === undefined ? whole : ''),
+  )
 }
 
 /** Where npm 7 to 11 keep what each setting defaults to. */

@@ -32,7 +32,8 @@ export interface PolicySection {
   /** The operator's own `@sets`. */
   readonly sets?: Readonly<Record<string, readonly string[]>> | undefined
   /** Asked for tenants that `tenants` doesn't list. */
-  readonly tenantResolver?: (TenantResolverSettings & Freshness & { readonly mode?: PolicyMode | undefined }) | undefined
+  readonly tenantResolver?:
+    (TenantResolverSettings & Freshness & { readonly mode?: PolicyMode | undefined }) | undefined
 }
 
 /** How long what a resolver answered is used. */
@@ -83,16 +84,21 @@ export function compileOperatorPolicies(section: PolicySection, options: Compile
   const named = new Map<string, PolicyCell>()
   for (const [name, policy] of Object.entries(section.named ?? {})) {
     const path = `named.${name}`
-    if (policy.kind === 'named') faults.push({ path, code: 'policy_shape', message: 'a named policy does not stand for another' })
+    if (policy.kind === 'named')
+      faults.push({ path, code: 'policy_shape', message: 'a named policy does not stand for another' })
     else named.set(name, cellOf(policy, path))
   }
   const ceiling = modal(section.ceiling ?? { kind: 'deny-all' }, 'ceiling')
   const tenants = new Map<string, ModalCell>()
-  for (const [tenant, setting] of Object.entries(section.tenants ?? {})) tenants.set(tenant, modal(setting, `tenants.${tenant}`))
+  for (const [tenant, setting] of Object.entries(section.tenants ?? {}))
+    tenants.set(tenant, modal(setting, `tenants.${tenant}`))
   // A set that is faulty makes every entry that names it faulty too; the first cause is enough.
   if (sets === undefined) return { ok: false, faults: faults.filter((fault) => fault.path.startsWith('sets')) }
   if (faults.length > 0) return { ok: false, faults }
-  return { ok: true, value: { ceiling, denied, tenants, named, context, version: versionOf([section, options.machineSets]) } }
+  return {
+    ok: true,
+    value: { ceiling, denied, tenants, named, context, version: versionOf([section, options.machineSets]) },
+  }
 
   function modal(setting: PolicySetting, path: string): ModalCell {
     const { mode = 'enforce', ...policy } = setting
@@ -108,7 +114,9 @@ export function compileOperatorPolicies(section: PolicySection, options: Compile
 
   function take<T>(checked: Checked<T>, path: string, joint = path === '' ? '' : '.'): T | undefined {
     if (checked.ok) return checked.value
-    faults.push(...checked.faults.map((fault) => ({ ...fault, path: `${path}${fault.path === '' ? '' : joint}${fault.path}` })))
+    faults.push(
+      ...checked.faults.map((fault) => ({ ...fault, path: `${path}${fault.path === '' ? '' : joint}${fault.path}` })),
+    )
     return undefined
   }
 }
@@ -140,7 +148,8 @@ function fixedCell(policy: CompiledPolicy): PolicyCell {
 
 /** The list of a resolver policy. @throws for what is no list of entries: out of reach, then, rather than half a policy */
 function loadedList(list: unknown, context: EntryContext): LoadedPolicy {
-  if (!Array.isArray(list) || !list.every((entry) => typeof entry === 'string')) throw new TypeError('a resolver gives a list of entries')
+  if (!Array.isArray(list) || !list.every((entry) => typeof entry === 'string'))
+    throw new TypeError('a resolver gives a list of entries')
   const compiled = compilePolicy({ kind: 'static', allowedHosts: list }, context)
   if (!compiled.ok) throw new TypeError(compiled.faults[0]?.message)
   return { policy: compiled.value, version: versionOf(list) }

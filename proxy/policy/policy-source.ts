@@ -1,5 +1,12 @@
 /** Which layers apply to an identity: the operator's ceiling, the tenant's policy, the token's claim. Decides nothing itself. */
-import { parsePolicy, SallyportError, type CompiledPolicy, type EgressPolicy, type Layer, type Layers } from '../../policies/index.ts'
+import {
+  parsePolicy,
+  SallyportError,
+  type CompiledPolicy,
+  type EgressPolicy,
+  type Layer,
+  type Layers,
+} from '../../policies/index.ts'
 import { systemClock, type Clock } from '../clock.ts'
 import { BOUND_ISSUER, type Identity } from '../tokens/identity.ts'
 import type { LoadedPolicy } from './dynamic-policy.ts'
@@ -40,7 +47,7 @@ export interface PolicySource {
   replace(policy: PolicySection, machineSets?: Readonly<Record<string, readonly string[]>>): void
   /**
    * Stands a policy behind the claim `{ kind: 'named', name }` of identities that this process made itself (bound listeners); tokens can't name it.
-   * Returns what takes it away.
+   * A second call for a name replaces the policy, and listeners are told. Returns what takes it away.
    * @throws SallyportError `SALLYPORT_POLICY_INVALID` with every fault
    */
   define(name: string, policy: EgressPolicy): () => void
@@ -103,10 +110,15 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       const { operator } = compile({ named: { [name]: policy } }, machineSets)
       const cell = operator.named.get(name)
       if (cell === undefined) throw new TypeError(`no policy \`${name}\` came of its definition`)
+      const former = defined.get(name)
       defined.set(name, cell)
+      if (former !== undefined) {
+        former.close()
+        changed()
+      }
       return () => {
-        defined.delete(name)
         cell.close()
+        if (defined.get(name) === cell) defined.delete(name)
       }
     },
     onChange: (listener) => {
@@ -127,19 +139,25 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
 
   function compile(policy: PolicySection, sets: Readonly<Record<string, readonly string[]>>): State {
     const shared = { onChange: changed, onFault: (which: string, error: unknown) => options.onFault?.(which, error) }
-    const operator = compileOperatorPolicies(policy, { ...shared, machineSets: sets, freshness: options.freshness ?? {} })
+    const operator = compileOperatorPolicies(policy, {
+      ...shared,
+      machineSets: sets,
+      freshness: options.freshness ?? {},
+    })
     if (!operator.ok) {
       const faults = operator.faults.map(({ path, message }) => `${path}: ${message}`)
       throw new SallyportError('SALLYPORT_POLICY_INVALID', `the policy can not be used: ${faults.join('; ')}`)
     }
     const settings = policy.tenantResolver
     const ask = options.tenantResolver ?? (settings && httpTenantResolver(settings))
-    const askTenant = ask && ((tenant: string): ModalCell => ({
-      mode: settings?.mode ?? 'enforce',
-      cell: dynamicCell(`tenant ${tenant}`, { ...shared, freshness: settings ?? {} }, async (signal) =>
-        loadedTenant(await ask(tenant, signal), operator.value),
-      ),
-    }))
+    const askTenant =
+      ask &&
+      ((tenant: string): ModalCell => ({
+        mode: settings?.mode ?? 'enforce',
+        cell: dynamicCell(`tenant ${tenant}`, { ...shared, freshness: settings ?? {} }, async (signal) =>
+          loadedTenant(await ask(tenant, signal), operator.value),
+        ),
+      }))
     return { operator: operator.value, resolved: new Map(), askTenant }
   }
 
@@ -161,16 +179,22 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     ] as const
     if (!found.some((one) => one instanceof Promise)) return build(found as readonly (CompiledPolicy | undefined)[])
     // A change while waiting makes what was found old: then all of it is found again.
-    return Promise.all(found).then((policies) => (startedAt === generation ? build(policies) : assemble(identity)))
+    return Promise.all(found.map((one) => Promise.resolve(one))).then((policies) =>
+      startedAt === generation ? build(policies) : assemble(identity),
+    )
 
-    function build([ceiling = UNAVAILABLE, tenantPolicy, claim = UNAVAILABLE]: readonly (CompiledPolicy | undefined)[]): Layers {
+    function build([ceiling = UNAVAILABLE, tenantPolicy, claim = UNAVAILABLE]: readonly (
+      CompiledPolicy | undefined
+    )[]): Layers {
       const layers: Layer[] = []
       if (operator.denied !== undefined) layers.push({ name: 'ceiling', mode: 'enforce', policy: operator.denied })
       layers.push({ name: 'ceiling', mode: operator.ceiling.mode, policy: ceiling })
       if (tenant !== undefined) layers.push({ name: 'tenant', mode: tenant.mode, policy: tenantPolicy ?? UNAVAILABLE })
       layers.push({ name: 'claim', mode: 'enforce', policy: claim })
       const own = identity.claim.kind === 'named' ? defined.get(identity.claim.name) : undefined
-      const answers = [operator.ceiling.cell, tenant?.cell, own, ...operator.named.values()].map((cell) => cell?.version()).filter(Boolean)
+      const answers = [operator.ceiling.cell, tenant?.cell, own, ...operator.named.values()]
+        .map((cell) => cell?.version())
+        .filter(Boolean)
       const version = answers.length === 0 ? operator.version : `${operator.version}.${versionOf(answers).slice(0, 8)}`
       const result = { layers, version }
       remembered.set(identity, { generation, layers: result, usedMs: clock.monotonicMs() })

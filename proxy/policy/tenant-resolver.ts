@@ -46,9 +46,10 @@ export function httpTenantResolver({ url, timeoutSeconds = 5 }: TenantResolverSe
 async function readText(response: Response): Promise<string> {
   const chunks: Uint8Array[] = []
   let total = 0
-  for await (const chunk of response.body ?? []) {
+  for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
     total += chunk.byteLength
-    if (total > MAX_ANSWER_BYTES) throw new Error(`the tenant resolver answered with more than ${MAX_ANSWER_BYTES} bytes`)
+    if (total > MAX_ANSWER_BYTES)
+      throw new Error(`the tenant resolver answered with more than ${MAX_ANSWER_BYTES} bytes`)
     chunks.push(chunk)
   }
   return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks))

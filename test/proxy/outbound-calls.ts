@@ -4,8 +4,27 @@ import ts from 'typescript'
 /** Modules that connect, and what in them is harmless: types, servers, and reading addresses. Everything else in them is found. */
 const HARMLESS: Readonly<Record<string, readonly string[]>> = {
   net: ['isIP', 'isIPv4', 'isIPv6', 'createServer', 'Server', 'BlockList', 'SocketAddress'],
-  tls: ['createServer', 'Server', 'createSecureContext', 'SecureContext', 'TLSSocket', 'rootCertificates', 'getCACertificates', 'checkServerIdentity'],
-  http: ['createServer', 'Server', 'IncomingMessage', 'ServerResponse', 'Agent', 'STATUS_CODES', 'METHODS', 'validateHeaderName', 'validateHeaderValue'],
+  tls: [
+    'createServer',
+    'Server',
+    'createSecureContext',
+    'SecureContext',
+    'TLSSocket',
+    'rootCertificates',
+    'getCACertificates',
+    'checkServerIdentity',
+  ],
+  http: [
+    'createServer',
+    'Server',
+    'IncomingMessage',
+    'ServerResponse',
+    'Agent',
+    'STATUS_CODES',
+    'METHODS',
+    'validateHeaderName',
+    'validateHeaderValue',
+  ],
   https: ['createServer', 'Server', 'Agent'],
   http2: ['createServer', 'createSecureServer', 'constants'],
   dgram: [],
@@ -16,7 +35,8 @@ const HARMLESS: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** Packages that are clients. A server package is none. */
-const CLIENT_PACKAGES = /^(?:undici|ws|axios|got|node-fetch|https?-proxy-agent|agent-base|socks|socks-proxy-agent|playwright-core|dns-packet)(?:\/|$)/
+const CLIENT_PACKAGES =
+  /^(?:undici|ws|axios|got|node-fetch|https?-proxy-agent|agent-base|socks|socks-proxy-agent|playwright-core|dns-packet)(?:\/|$)/
 
 const CLIENT_GLOBALS = new Set(['fetch', 'WebSocket', 'EventSource', 'XMLHttpRequest'])
 
@@ -39,7 +59,8 @@ export function findOutboundCalls(source: string): readonly string[] {
     if (CLIENT_PACKAGES.test(name)) found.push(`import ${name}`)
     const bindings = clause.namedBindings
     if (!(name in HARMLESS)) {
-      if (bindings !== undefined && ts.isNamedImports(bindings)) for (const one of bindings.elements) shadowed.add(one.name.text)
+      if (bindings !== undefined && ts.isNamedImports(bindings))
+        for (const one of bindings.elements) shadowed.add(one.name.text)
       return
     }
     if (clause.name !== undefined) modules.set(clause.name.text, name)
@@ -65,7 +86,12 @@ export function findOutboundCalls(source: string): readonly string[] {
   function readIdentifier(node: ts.Identifier): void {
     const { parent } = node
     const module = modules.get(node.text)
-    if (module !== undefined && !ts.isImportClause(parent) && !ts.isNamespaceImport(parent) && !ts.isImportSpecifier(parent)) {
+    if (
+      module !== undefined &&
+      !ts.isImportClause(parent) &&
+      !ts.isNamespaceImport(parent) &&
+      !ts.isImportSpecifier(parent)
+    ) {
       if (ts.isPropertyAccessExpression(parent) && parent.expression === node) {
         if (HARMLESS[module]?.includes(parent.name.text) !== true) found.push(`${module}.${parent.name.text}`)
       } else if (!isName(node)) {
@@ -73,13 +99,15 @@ export function findOutboundCalls(source: string): readonly string[] {
         found.push(`${module}.*`)
       }
     }
-    if (CLIENT_GLOBALS.has(node.text) && !shadowed.has(node.text) && !isName(node) && !isLocal(node)) found.push(node.text)
+    if (CLIENT_GLOBALS.has(node.text) && !shadowed.has(node.text) && !isName(node) && !isLocal(node))
+      found.push(node.text)
   }
 
   function readCall(node: ts.CallExpression): void {
     const { expression } = node
     const first = node.arguments[0]
-    const loads = expression.kind === ts.SyntaxKind.ImportKeyword || (ts.isIdentifier(expression) && expression.text === 'require')
+    const loads =
+      expression.kind === ts.SyntaxKind.ImportKeyword || (ts.isIdentifier(expression) && expression.text === 'require')
     if (loads) {
       const name = first !== undefined && ts.isStringLiteralLike(first) ? first.text.replace(/^node:/, '') : undefined
       if (name === undefined || name in HARMLESS || CLIENT_PACKAGES.test(name)) found.push(`import(${name ?? '?'})`)
@@ -100,9 +128,14 @@ export function findOutboundCalls(source: string): readonly string[] {
     const { parent } = node
     if (ts.isPropertyAccessExpression(parent)) return parent.name === node && !isGlobalObject(parent.expression)
     if (ts.isShorthandPropertyAssignment(parent)) return false
-    if (ts.isPropertyAssignment(parent) || ts.isBindingElement(parent)) return parent.name === node || (ts.isBindingElement(parent) && parent.propertyName === node)
+    if (ts.isPropertyAssignment(parent) || ts.isBindingElement(parent))
+      return parent.name === node || (ts.isBindingElement(parent) && parent.propertyName === node)
     return (
-      (ts.isParameter(parent) || ts.isVariableDeclaration(parent) || ts.isPropertySignature(parent) || ts.isPropertyDeclaration(parent) || ts.isMethodDeclaration(parent)) &&
+      (ts.isParameter(parent) ||
+        ts.isVariableDeclaration(parent) ||
+        ts.isPropertySignature(parent) ||
+        ts.isPropertyDeclaration(parent) ||
+        ts.isMethodDeclaration(parent)) &&
       parent.name === node
     )
   }
@@ -115,7 +148,14 @@ export function findOutboundCalls(source: string): readonly string[] {
   function isLocal(node: ts.Identifier): boolean {
     for (let scope: ts.Node = node; !ts.isSourceFile(scope); scope = scope.parent) {
       if (ts.isFunctionLike(scope) && scope.parameters.some((one) => bindsName(one.name, node.text))) return true
-      if (ts.isBlock(scope) && scope.statements.some((one) => ts.isVariableStatement(one) && one.declarationList.declarations.some((two) => bindsName(two.name, node.text)))) {
+      if (
+        ts.isBlock(scope) &&
+        scope.statements.some(
+          (one) =>
+            ts.isVariableStatement(one) &&
+            one.declarationList.declarations.some((two) => bindsName(two.name, node.text)),
+        )
+      ) {
         return true
       }
     }

@@ -5,7 +5,7 @@ import net from 'node:net'
 
 export interface Blackhole {
   readonly port: number
-  close(): Promise<void>
+  readonly close: () => Promise<void>
 }
 
 /** Waits for ever with the event loop stopped, so that nothing is accepted. */

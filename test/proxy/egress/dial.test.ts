@@ -59,7 +59,13 @@ describe('a permit is dialled', () => {
 
   test('families take turns, IPv6 first, each in its own order', () => {
     const mixed = ['192.0.2.1', '192.0.2.2', '192.0.2.3', '2001:db8::1', '2001:db8::2'].map(address)
-    expect(interleaveFamilies(mixed).map((one) => one.text)).toEqual(['2001:db8::1', '192.0.2.1', '2001:db8::2', '192.0.2.2', '192.0.2.3'])
+    expect(interleaveFamilies(mixed).map((one) => one.text)).toEqual([
+      '2001:db8::1',
+      '192.0.2.1',
+      '2001:db8::2',
+      '192.0.2.2',
+      '192.0.2.3',
+    ])
   })
 
   test('without a side the socket ends when the origin ends, and bytes that come early wait', async () => {
@@ -169,7 +175,10 @@ describe('giving up', () => {
 
   test('an abort before dials nothing', async () => {
     const origin = await listen('127.0.0.1')
-    const pending = dial(permit(origin.port, '127.0.0.1'), { timeoutMs: 1_000, signal: AbortSignal.abort(new Error('gone')) })
+    const pending = dial(permit(origin.port, '127.0.0.1'), {
+      timeoutMs: 1_000,
+      signal: AbortSignal.abort(new Error('gone')),
+    })
     await expect(pending).rejects.toThrow('gone')
     expect(origin.connections()).toBe(0)
   })
@@ -188,6 +197,7 @@ describe('what is no permit', () => {
   test('an object that looks like one is refused when it runs, and does not typecheck', async () => {
     const forged = { destination: permit(80, '127.0.0.1').destination, addresses: [address('127.0.0.1')] }
     // @ts-expect-error a permit can't be forged
+    // eslint-disable-next-line @typescript-eslint/no-unsafe-class-instance-assignment -- what must not compile is the point
     await expect(dial(forged, { timeoutMs: 100 })).rejects.toThrow(TypeError)
     await expect(dial(Object.create(permit(80, '127.0.0.1')) as Permit, { timeoutMs: 100 })).rejects.toThrow(TypeError)
   })
@@ -201,7 +211,9 @@ test('a thousand connections leave no descriptor behind', async () => {
   const origin = await listen('127.0.0.1')
   const before = openDescriptors()
   for (let batch = 0; batch < 20; batch++) {
-    const all = await Promise.all(Array.from({ length: 50 }, () => dial(permit(origin.port, '127.0.0.4', '127.0.0.1'), { timeoutMs: 5_000 })))
+    const all = await Promise.all(
+      Array.from({ length: 50 }, () => dial(permit(origin.port, '127.0.0.4', '127.0.0.1'), { timeoutMs: 5_000 })),
+    )
     await Promise.all(all.map((one) => (one.ok ? destroyed(one.socket) : Promise.reject(new Error(one.reason)))))
   }
   await eventually(() => openDescriptors() <= before)
@@ -215,7 +227,11 @@ async function open(one: Permit) {
 }
 
 function listen(host: string, port = 0) {
-  return listenOn(net.createServer((socket) => socket.on('error', () => undefined).resume()), host, port)
+  return listenOn(
+    net.createServer((socket) => socket.on('error', () => undefined).resume()),
+    host,
+    port,
+  )
 }
 
 async function listenOn(server: net.Server, host: string, port = 0) {

@@ -26,7 +26,7 @@ export interface DnsServer {
   /** `address:port` */
   readonly text: string
   readonly queries: DnsQuery[]
-  close(): Promise<void>
+  readonly close: () => Promise<void>
 }
 
 export async function startDnsServer(
@@ -56,7 +56,10 @@ export async function startDnsServer(
   await new Promise<void>((resolve) => tcp.listen(0, host, resolve))
   const { port } = tcp.address() as net.AddressInfo
   const udp = dgram.createSocket(net.isIPv6(host) ? 'udp6' : 'udp4')
-  udp.on('message', (message, from) => void reply(message, 'udp', from.port, (out) => udp.send(out, from.port, from.address)))
+  udp.on(
+    'message',
+    (message, from) => void reply(message, 'udp', from.port, (out) => udp.send(out, from.port, from.address)),
+  )
   await new Promise<void>((resolve, reject) => {
     udp.once('error', reject)
     udp.bind(port, host, resolve)
@@ -72,15 +75,27 @@ export async function startDnsServer(
     },
   }
 
-  async function reply(message: Buffer, transport: 'udp' | 'tcp', sourcePort: number, send: (bytes: Buffer) => void): Promise<void> {
+  async function reply(
+    message: Buffer,
+    transport: 'udp' | 'tcp',
+    sourcePort: number,
+    send: (bytes: Buffer) => void,
+  ): Promise<void> {
     const { id, questions } = packet.decode(message)
     const question = questions![0]!
     const query: DnsQuery = { name: question.name, type: question.type, transport, sourcePort }
     queries.push(query)
     const given = await answer(query)
     if (given === undefined) return
-    const flags = packet.RECURSION_AVAILABLE | (given.truncated === true ? packet.TRUNCATED_RESPONSE : 0) | (given.rcode ?? 0)
-    const right = packet.encode({ type: 'response', id: id!, flags, questions: questions!, answers: [...(given.answers ?? [])] })
+    const flags =
+      packet.RECURSION_AVAILABLE | (given.truncated === true ? packet.TRUNCATED_RESPONSE : 0) | (given.rcode ?? 0)
+    const right = packet.encode({
+      type: 'response',
+      id: id!,
+      flags,
+      questions: questions!,
+      answers: [...(given.answers ?? [])],
+    })
     for (const bytes of given.send?.(right) ?? [right]) send(bytes)
   }
 }

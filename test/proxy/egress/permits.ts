@@ -12,7 +12,10 @@ import {
   type Permit,
 } from '../../../policies/index.ts'
 
-export const OPEN: Layers = { layers: [{ name: 'ceiling', mode: 'enforce', policy: { kind: 'allow-all' } }], version: 'test' }
+export const OPEN: Layers = {
+  layers: [{ name: 'ceiling', mode: 'enforce', policy: { kind: 'allow-all' } }],
+  version: 'test',
+}
 
 export const EVERYWHERE: NetworkRules = rules(['0.0.0.0/0', '::/0'])
 

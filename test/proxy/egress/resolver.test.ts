@@ -52,13 +52,17 @@ describe('what a name resolves to', () => {
 
   test('all addresses of a mixed answer are given, for the decision to judge', async () => {
     const { resolver } = await setUp((query) =>
-      query.type === 'A' ? { answers: [a(query.name, '203.0.113.1'), a(query.name, '10.0.0.1')] } : { answers: [aaaa(query.name, '::1')] },
+      query.type === 'A'
+        ? { answers: [a(query.name, '203.0.113.1'), a(query.name, '10.0.0.1')] }
+        : { answers: [aaaa(query.name, '::1')] },
     )
     expect(texts(await resolver.resolve(name('mixed.example.test')))).toEqual(['203.0.113.1', '10.0.0.1', '::1'])
   })
 
   test('an address that is answered twice is given once', async () => {
-    const { resolver } = await setUp((query) => ({ answers: query.type === 'A' ? [a(query.name, '192.0.2.1'), a(query.name, '192.0.2.1')] : [] }))
+    const { resolver } = await setUp((query) => ({
+      answers: query.type === 'A' ? [a(query.name, '192.0.2.1'), a(query.name, '192.0.2.1')] : [],
+    }))
     expect(texts(await resolver.resolve(name('twice.example.test')))).toEqual(['192.0.2.1'])
   })
 
@@ -111,8 +115,16 @@ describe('failures', () => {
     ['no data', () => ({}), 'dns_failed'],
     ['silence', () => undefined, 'dns_timeout'],
     ['one family has none and the other is silent', (query) => (query.type === 'A' ? {} : undefined), 'dns_timeout'],
-    ['a forged id', (query) => ({ answers: [a(query.name, '192.0.2.66')], send: (right) => [withOtherId(right)] }), 'dns_timeout'],
-    ['a forged question', (query) => ({ answers: [a(query.name, '192.0.2.66')], send: (right) => [withOtherQuestion(right)] }), 'dns_timeout'],
+    [
+      'a forged id',
+      (query) => ({ answers: [a(query.name, '192.0.2.66')], send: (right) => [withOtherId(right)] }),
+      'dns_timeout',
+    ],
+    [
+      'a forged question',
+      (query) => ({ answers: [a(query.name, '192.0.2.66')], send: (right) => [withOtherQuestion(right)] }),
+      'dns_timeout',
+    ],
   ]
   test.each(rows)('%s', async (_sentence, answer, reason) => {
     const { resolver } = await setUp(answer, { timeoutMs: 600 })
@@ -173,12 +185,19 @@ describe('several servers', () => {
     expect(texts(await resolver.resolve(name('api.example.test')))).toEqual(['192.0.2.2'])
   })
 
-  test.each(['', 'dns.example.test', '10.0.0.1:0', '10.0.0.1:65536', '10.0.0.1:', '[10.0.0.1]:53', '[::1', 'fe80::1%eth0', '1.2.3:53'])(
-    '`%s` is no server',
-    (text) => {
-      expect(() => createResolver({ servers: [text] })).toThrow(TypeError)
-    },
-  )
+  test.each([
+    '',
+    'dns.example.test',
+    '10.0.0.1:0',
+    '10.0.0.1:65536',
+    '10.0.0.1:',
+    '[10.0.0.1]:53',
+    '[::1',
+    'fe80::1%eth0',
+    '1.2.3:53',
+  ])('`%s` is no server', (text) => {
+    expect(() => createResolver({ servers: [text] })).toThrow(TypeError)
+  })
 
   test.each(['10.0.0.2', '10.0.0.3:5353', '::1', '[::1]', '[2001:db8::2]:53'])('`%s` is a server', (text) => {
     createResolver({ servers: [text] }).close()
@@ -195,7 +214,10 @@ describe('what is kept', () => {
   ]
   test.each(rows)('%s', async (_sentence, ttl, laterMs, isKept) => {
     const clock = manualClock()
-    const { resolver, server } = await setUp((query) => ({ answers: query.type === 'A' ? [a(query.name, '192.0.2.1', ttl)] : [] }), { clock })
+    const { resolver, server } = await setUp(
+      (query) => ({ answers: query.type === 'A' ? [a(query.name, '192.0.2.1', ttl)] : [] }),
+      { clock },
+    )
     await resolver.resolve(name('kept.example.test'))
     clock.forward(laterMs)
     const again = resolver.resolve(name('kept.example.test'))
@@ -206,7 +228,12 @@ describe('what is kept', () => {
 
   test('the shortest TTL of the records counts', async () => {
     const clock = manualClock()
-    const { resolver } = await setUp((query) => ({ answers: query.type === 'A' ? [a(query.name, '192.0.2.1', 50), a(query.name, '192.0.2.2', 5)] : [] }), { clock })
+    const { resolver } = await setUp(
+      (query) => ({
+        answers: query.type === 'A' ? [a(query.name, '192.0.2.1', 50), a(query.name, '192.0.2.2', 5)] : [],
+      }),
+      { clock },
+    )
     await resolver.resolve(name('kept.example.test'))
     clock.forward(6_000)
     expect(resolver.resolve(name('kept.example.test'))).toBeInstanceOf(Promise)
@@ -225,7 +252,10 @@ describe('what is kept', () => {
 
   test('an answer of which one family failed is kept for 5 seconds', async () => {
     const clock = manualClock()
-    const { resolver } = await setUp((query) => (query.type === 'A' ? { answers: [a(query.name, '192.0.2.1', 600)] } : { rcode: 2 }), { clock })
+    const { resolver } = await setUp(
+      (query) => (query.type === 'A' ? { answers: [a(query.name, '192.0.2.1', 600)] } : { rcode: 2 }),
+      { clock },
+    )
     await resolver.resolve(name('half.example.test'))
     clock.forward(5_100)
     expect(resolver.resolve(name('half.example.test'))).toBeInstanceOf(Promise)
@@ -233,11 +263,15 @@ describe('what is kept', () => {
 
   test('invented names push out no real one', async () => {
     const { resolver, server } = await setUp((query) =>
-      query.name === 'real.example.test' ? { answers: query.type === 'A' ? [a(query.name, '192.0.2.1')] : [] } : { rcode: 3 },
+      query.name === 'real.example.test'
+        ? { answers: query.type === 'A' ? [a(query.name, '192.0.2.1')] : [] }
+        : { rcode: 3 },
     )
     await resolver.resolve(name('real.example.test'))
     for (let batch = 0; batch < 6; batch++) {
-      await Promise.all(Array.from({ length: 100 }, (_, place) => resolver.resolve(name(`n${batch}-${place}.example.test`))))
+      await Promise.all(
+        Array.from({ length: 100 }, async (_, place) => resolver.resolve(name(`n${batch}-${place}.example.test`))),
+      )
     }
     const asked = server.queries.length
     expect(texts(await resolver.resolve(name('real.example.test')))).toEqual(['192.0.2.1'])
@@ -250,8 +284,10 @@ describe('what is kept', () => {
 
 describe('several callers', () => {
   test('one look-up serves all who ask at the same time', async () => {
-    const { resolver, server } = await setUp((query) => ({ answers: query.type === 'A' ? [a(query.name, '192.0.2.1', 0)] : [] }))
-    const all = await Promise.all(Array.from({ length: 50 }, () => resolver.resolve(name('busy.example.test'))))
+    const { resolver, server } = await setUp((query) => ({
+      answers: query.type === 'A' ? [a(query.name, '192.0.2.1', 0)] : [],
+    }))
+    const all = await Promise.all(Array.from({ length: 50 }, async () => resolver.resolve(name('busy.example.test'))))
     expect(all.map(texts)).toEqual(all.map(() => ['192.0.2.1']))
     expect(server.queries).toHaveLength(2)
   })
@@ -273,19 +309,21 @@ describe('several callers', () => {
 
   test('a caller who has given up before asks nothing', async () => {
     const { resolver, server } = await setUp(() => ({ rcode: 3 }))
-    await expect(resolver.resolve(name('any.example.test'), AbortSignal.abort(new Error('gone')))).rejects.toThrow('gone')
+    await expect(resolver.resolve(name('any.example.test'), AbortSignal.abort(new Error('gone')))).rejects.toThrow(
+      'gone',
+    )
     expect(server.queries).toEqual([])
   })
 
   test('look-ups of different names use different source ports', async () => {
     const { resolver, server } = await setUp(() => ({ rcode: 3 }))
-    await Promise.all(Array.from({ length: 10 }, (_, place) => resolver.resolve(name(`p${place}.example.test`))))
+    await Promise.all(Array.from({ length: 10 }, async (_, place) => resolver.resolve(name(`p${place}.example.test`))))
     expect(new Set(server.queries.map((query) => query.sourcePort)).size).toBeGreaterThanOrEqual(10)
   })
 
   test('more look-ups under way than there is room for are refused at once', async () => {
     const { resolver } = await setUp(() => undefined, { timeoutMs: 1_500 })
-    const all = Array.from({ length: 2_048 }, (_, place) => resolver.resolve(name(`f${place}.example.test`)))
+    const all = Array.from({ length: 2_048 }, async (_, place) => resolver.resolve(name(`f${place}.example.test`)))
     expect(await resolver.resolve(name('one-more.example.test'))).toEqual({ ok: false, reason: 'dns_timeout', ms: 0 })
     resolver.close()
     await Promise.all(all)
@@ -296,7 +334,11 @@ describe('fixed hosts', () => {
   test('are asked before DNS, with all their addresses', async () => {
     const server = await serve(() => ({ rcode: 3 }))
     const resolver = make({ servers: [server.text], hosts: fixed({ 'db.internal': ['10.20.0.5', '10.20.0.6'] }) })
-    expect(resolver.resolve(name('db.internal'))).toMatchObject({ ok: true, addresses: [{ text: '10.20.0.5' }, { text: '10.20.0.6' }], ms: 0 })
+    expect(resolver.resolve(name('db.internal'))).toMatchObject({
+      ok: true,
+      addresses: [{ text: '10.20.0.5' }, { text: '10.20.0.6' }],
+      ms: 0,
+    })
     expect(server.queries).toEqual([])
   })
 
@@ -315,8 +357,19 @@ describe('fixed hosts', () => {
   })
 
   test('name every fault', () => {
-    const read = parseFixedHosts({ 'a..b': '10.0.0.1', 'ok.test': ['010.0.0.1', 'nope'], 'none.test': [], 'OK.test': '10.0.0.1' })
-    expect(read.ok ? [] : read.faults.map((fault) => fault.split(':')[0])).toEqual(['`a..b`', '`ok.test`', '`ok.test`', '`none.test`', '`OK.test`'])
+    const read = parseFixedHosts({
+      'a..b': '10.0.0.1',
+      'ok.test': ['010.0.0.1', 'nope'],
+      'none.test': [],
+      'OK.test': '10.0.0.1',
+    })
+    expect(read.ok ? [] : read.faults.map((fault) => fault.split(':')[0])).toEqual([
+      '`a..b`',
+      '`ok.test`',
+      '`ok.test`',
+      '`none.test`',
+      '`OK.test`',
+    ])
   })
 })
 
@@ -360,7 +413,9 @@ function many(count: number) {
   return (query: DnsQuery): DnsReply => {
     if (query.type !== 'A') return {}
     if (query.transport === 'udp' && count > 25) return { truncated: true }
-    return { answers: Array.from({ length: count }, (_, place) => a(query.name, `198.18.${place >> 8}.${place & 255}`)) }
+    return {
+      answers: Array.from({ length: count }, (_, place) => a(query.name, `198.18.${place >> 8}.${place & 255}`)),
+    }
   }
 }
 

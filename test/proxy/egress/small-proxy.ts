@@ -7,8 +7,13 @@ import type tls from 'node:tls'
 export interface SmallProxy {
   readonly port: number
   /** Of every request, what it asked for. */
-  readonly asked: { readonly method: string; readonly target: string; readonly authorization: string | undefined; readonly host: string | undefined }[]
-  close(): Promise<void>
+  readonly asked: {
+    readonly method: string
+    readonly target: string
+    readonly authorization: string | undefined
+    readonly host: string | undefined
+  }[]
+  readonly close: () => Promise<void>
 }
 
 export interface SmallProxyOptions {
@@ -22,13 +27,16 @@ export interface SmallProxyOptions {
 
 export async function startSmallProxy(options: SmallProxyOptions = {}): Promise<SmallProxy> {
   const asked: SmallProxy['asked'] = []
-  const expected = options.credentials === undefined ? undefined : `Basic ${Buffer.from(options.credentials).toString('base64')}`
+  const expected =
+    options.credentials === undefined ? undefined : `Basic ${Buffer.from(options.credentials).toString('base64')}`
   const route = options.route ?? itself
   const server = options.tls === undefined ? http.createServer() : https.createServer(options.tls)
   server.on('connect', (request: http.IncomingMessage, socket: net.Socket, head: Buffer) => {
     socket.on('error', () => socket.destroy())
     if (!admit(request)) {
-      socket.end('HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="up"\r\nContent-Length: 0\r\n\r\n')
+      socket.end(
+        'HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="up"\r\nContent-Length: 0\r\n\r\n',
+      )
       return
     }
     const origin = net.connect({ ...route(request.url ?? ''), allowHalfOpen: true })
@@ -47,7 +55,13 @@ export async function startSmallProxy(options: SmallProxyOptions = {}): Promise<
     const url = new URL(request.url ?? '')
     const { host, port } = route(url.host.includes(':') ? url.host : `${url.host}:80`)
     // As RFC 9112 section 3.2.2 asks: the host of the target replaces the one that was sent.
-    const onward = http.request({ host, port, method: request.method, path: url.pathname + url.search, headers: { ...request.headers, host: url.host } })
+    const onward = http.request({
+      host,
+      port,
+      method: request.method,
+      path: url.pathname + url.search,
+      headers: { ...request.headers, host: url.host },
+    })
     onward.on('error', () => response.writeHead(503).end())
     onward.on('response', (answer) => answer.pipe(response.writeHead(answer.statusCode ?? 502, answer.headers)))
     request.pipe(onward)
@@ -67,7 +81,9 @@ function itself(target: string): { host: string; port: number } {
 }
 
 /** Calls `answer` with the raw connection once the head of a request is there. */
-export async function startRawProxy(answer: (socket: net.Socket, head: string) => void): Promise<{ port: number; close(): Promise<void> }> {
+export async function startRawProxy(
+  answer: (socket: net.Socket, head: string) => void,
+): Promise<{ port: number; close: () => Promise<void> }> {
   const server = net.createServer((socket) => {
     let head = ''
     socket.on('error', () => socket.destroy())
@@ -82,7 +98,9 @@ export async function startRawProxy(answer: (socket: net.Socket, head: string) =
   return listen(server)
 }
 
-async function listen(server: net.Server | http.Server | tls.Server): Promise<{ port: number; close(): Promise<void> }> {
+async function listen(
+  server: net.Server | http.Server | tls.Server,
+): Promise<{ port: number; close: () => Promise<void> }> {
   const sockets = new Set<net.Socket>()
   server.on('connection', (socket: net.Socket) => {
     sockets.add(socket)

@@ -38,21 +38,26 @@ describe('a tunnel by CONNECT', () => {
   test('the upstream is asked for the address that was judged', async () => {
     const { upstream, proxy } = await through({})
     const tunnel = await connect(upstream, permit(echo.port, '127.0.0.1'))
-    expect(proxy.asked).toEqual([{ method: 'CONNECT', target: `127.0.0.1:${echo.port}`, host: `127.0.0.1:${echo.port}`, authorization: undefined }])
+    expect(proxy.asked).toEqual([
+      { method: 'CONNECT', target: `127.0.0.1:${echo.port}`, host: `127.0.0.1:${echo.port}`, authorization: undefined },
+    ])
     expect(tunnel.address?.text).toBe('127.0.0.1')
     expect(await say(tunnel.side, 'ping')).toBe('ping')
   })
 
   test('an IPv6 address is asked for in brackets', async () => {
     const six = await startEcho('::1')
-    closing.push(six.close)
+    closing.push(() => six.close())
     const { upstream, proxy } = await through({})
     await connect(upstream, permit(six.port, '::1'))
     expect(proxy.asked[0]?.target).toBe(`[::1]:${six.port}`)
   })
 
   test('where the upstream resolves, it is asked for the name', async () => {
-    const { upstream, proxy } = await through({ resolve: 'upstream' }, { route: () => ({ host: '127.0.0.1', port: echo.port }) })
+    const { upstream, proxy } = await through(
+      { resolve: 'upstream' },
+      { route: () => ({ host: '127.0.0.1', port: echo.port }) },
+    )
     const tunnel = await connect(upstream, unresolvedPermit('origin.example.test:443'))
     expect(proxy.asked[0]?.target).toBe('origin.example.test:443')
     expect(tunnel.address).toBeUndefined()
@@ -150,11 +155,14 @@ describe('credentials', () => {
     expectNoSecret(thrown)
   })
 
-  test.each(['no-colon-MARKER-word', 'user:two\nlines-MARKER-word', ''])('credentials `%j` are refused without repeating them', (credentials) => {
-    const thrown = thrownBy(() => make({ url: 'http://127.0.0.1:8080', credentials }))
-    expect(thrown).toBeInstanceOf(TypeError)
-    expectNoSecret(thrown)
-  })
+  test.each(['no-colon-MARKER-word', 'user:two\nlines-MARKER-word', ''])(
+    'credentials `%j` are refused without repeating them',
+    (credentials) => {
+      const thrown = thrownBy(() => make({ url: 'http://127.0.0.1:8080', credentials }))
+      expect(thrown).toBeInstanceOf(TypeError)
+      expectNoSecret(thrown)
+    },
+  )
 })
 
 describe('replies of the upstream', () => {
@@ -198,28 +206,34 @@ describe('replies of the upstream', () => {
     const proxy = await startRawProxy((socket) => socket.destroy())
     closing.push(proxy.close)
     const result = await attempt(make({ url: `http://127.0.0.1:${proxy.port}` }), permit(echo.port, '127.0.0.1'))
-    expect(result).toMatchObject({ ok: false, reason: 'connect_unreachable', upstream: expect.stringContaining('closed without a reply') as string })
+    expect(result).toMatchObject({
+      ok: false,
+      reason: 'connect_unreachable',
+      upstream: expect.stringContaining('closed without a reply') as string,
+    })
   })
 
-  test.each(['HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n', 'HTTP/1.0 200\r\n\r\n', 'HTTP/1.1 204 \r\n\r\n', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n'])(
-    '%j is a tunnel, byte by byte',
-    async (reply) => {
-      const proxy = await startRawProxy((socket) => {
-        socket.setNoDelay(true)
-        void (async () => {
-          for (const byte of Buffer.from(`${reply}hello`, 'latin1')) {
-            await new Promise((resolve) => socket.write(Buffer.of(byte), resolve))
-            await new Promise((resolve) => setImmediate(resolve))
-          }
-        })()
-      })
-      closing.push(proxy.close)
-      const tunnel = await connect(make({ url: `http://127.0.0.1:${proxy.port}` }), permit(echo.port, '127.0.0.1'))
-      let got = ''
-      while (got.length < 5) got += ((await tunnel.side.read()) ?? Buffer.from('!!!!!')).toString()
-      expect(got).toBe('hello')
-    },
-  )
+  test.each([
+    'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n',
+    'HTTP/1.0 200\r\n\r\n',
+    'HTTP/1.1 204 \r\n\r\n',
+    'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n',
+  ])('%j is a tunnel, byte by byte', async (reply) => {
+    const proxy = await startRawProxy((socket) => {
+      socket.setNoDelay(true)
+      void (async () => {
+        for (const byte of Buffer.from(`${reply}hello`, 'latin1')) {
+          await new Promise((resolve) => socket.write(Buffer.of(byte), resolve))
+          await new Promise((resolve) => setImmediate(resolve))
+        }
+      })()
+    })
+    closing.push(proxy.close)
+    const tunnel = await connect(make({ url: `http://127.0.0.1:${proxy.port}` }), permit(echo.port, '127.0.0.1'))
+    let got = ''
+    while (got.length < 5) got += ((await tunnel.side.read()) ?? Buffer.from('!!!!!')).toString()
+    expect(got).toBe('hello')
+  })
 
   test('nobody listens where the upstream should be', async () => {
     const proxy = await startSmallProxy()
@@ -230,13 +244,24 @@ describe('replies of the upstream', () => {
 
   test('its name does not resolve', async () => {
     const resolver: Resolver = { resolve: () => ({ ok: false, reason: 'dns_failed', ms: 1 }), close: () => undefined }
-    const result = await attempt(createUpstream({ url: 'http://corp-proxy:8080', resolver }), permit(echo.port, '127.0.0.1'))
-    expect(result).toMatchObject({ ok: false, reason: 'connect_unreachable', upstream: 'corp-proxy:8080 does not resolve' })
+    const result = await attempt(
+      createUpstream({ url: 'http://corp-proxy:8080', resolver }),
+      permit(echo.port, '127.0.0.1'),
+    )
+    expect(result).toMatchObject({
+      ok: false,
+      reason: 'connect_unreachable',
+      upstream: 'corp-proxy:8080 does not resolve',
+    })
   })
 
   test('its name resolves never', async () => {
     const resolver: Resolver = { resolve: () => new Promise(() => undefined), close: () => undefined }
-    const result = await attempt(createUpstream({ url: 'http://corp-proxy:8080', resolver }), permit(echo.port, '127.0.0.1'), 200)
+    const result = await attempt(
+      createUpstream({ url: 'http://corp-proxy:8080', resolver }),
+      permit(echo.port, '127.0.0.1'),
+      200,
+    )
     expect(result).toMatchObject({ ok: false, reason: 'connect_timeout' })
   })
 
@@ -264,7 +289,10 @@ describe('replies of the upstream', () => {
 
 describe('an upstream over TLS', () => {
   test('with a certificate for its address', async () => {
-    const { upstream } = await through({ ca: authority.cert, credentials: SECRET }, { tls: leaf, credentials: SECRET, greeting: 'hi' })
+    const { upstream } = await through(
+      { ca: authority.cert, credentials: SECRET },
+      { tls: leaf, credentials: SECRET, greeting: 'hi' },
+    )
     const tunnel = await connect(upstream, permit(echo.port, '127.0.0.1'))
     expect((await tunnel.side.read())?.toString()).toBe('hi')
     expect(await say(tunnel.side, 'ping')).toBe('ping')
@@ -281,13 +309,19 @@ describe('an upstream over TLS', () => {
     const proxy = await startSmallProxy({ tls: leaf })
     closing.push(proxy.close)
     const upstream = make({ url: `https://other.example.test:${proxy.port}`, ca: authority.cert, credentials: SECRET })
-    expect(await attempt(upstream, permit(echo.port, '127.0.0.1'))).toMatchObject({ ok: false, reason: 'connect_refused' })
+    expect(await attempt(upstream, permit(echo.port, '127.0.0.1'))).toMatchObject({
+      ok: false,
+      reason: 'connect_refused',
+    })
     expect(proxy.asked).toEqual([])
   })
 
   test('nor is one of an authority that nobody named', async () => {
     const { upstream, proxy } = await through({}, { tls: leaf })
-    expect(await attempt(upstream, permit(echo.port, '127.0.0.1'))).toMatchObject({ ok: false, reason: 'connect_refused' })
+    expect(await attempt(upstream, permit(echo.port, '127.0.0.1'))).toMatchObject({
+      ok: false,
+      reason: 'connect_refused',
+    })
     expect(proxy.asked).toEqual([])
   })
 
@@ -300,8 +334,14 @@ describe('an upstream over TLS', () => {
       ;(await socket)[0].destroy()
       silent.close()
     })
-    const upstream = make({ url: `https://127.0.0.1:${(silent.address() as net.AddressInfo).port}`, ca: authority.cert })
-    expect(await attempt(upstream, permit(echo.port, '127.0.0.1'), 300)).toMatchObject({ ok: false, reason: 'connect_timeout' })
+    const upstream = make({
+      url: `https://127.0.0.1:${(silent.address() as net.AddressInfo).port}`,
+      ca: authority.cert,
+    })
+    expect(await attempt(upstream, permit(echo.port, '127.0.0.1'), 300)).toMatchObject({
+      ok: false,
+      reason: 'connect_timeout',
+    })
   })
 })
 
@@ -314,7 +354,10 @@ describe('plain HTTP', () => {
     const opened = await upstream.forward(unresolvedPermit('web.example.test:80'), { timeoutMs: 5_000 })
     if (!opened.ok) throw new Error(opened.upstream)
     const authorization = opened.form.kind === 'absolute' ? opened.form.proxyAuthorization : undefined
-    const answer = await request(opened.socket, 'http://web.example.test/page', { host: 'web.example.test', 'proxy-authorization': authorization })
+    const answer = await request(opened.socket, 'http://web.example.test/page', {
+      host: 'web.example.test',
+      'proxy-authorization': authorization,
+    })
     expect(answer).toBe('ok')
     expect(proxy.asked).toMatchObject([{ method: 'GET', target: 'http://web.example.test/page' }])
   })
@@ -339,19 +382,27 @@ describe('plain HTTP', () => {
 
   test('a refused tunnel is a refusal', async () => {
     const { upstream } = await through({}, { credentials: 'another:one' })
-    expect(await upstream.forward(permit(web.port, '127.0.0.1'), { timeoutMs: 5_000 })).toMatchObject({ ok: false, reason: 'connect_refused' })
+    expect(await upstream.forward(permit(web.port, '127.0.0.1'), { timeoutMs: 5_000 })).toMatchObject({
+      ok: false,
+      reason: 'connect_refused',
+    })
   })
 })
 
 const squid = ['/usr/sbin/squid', '/usr/bin/squid'].find((file) => fs.existsSync(file))
-if (squid === undefined && process.env['CI'] === undefined) console.log('skipped: squid is not installed (apt-get install squid)')
+if (squid === undefined && process.env['CI'] === undefined)
+  console.log('skipped: squid is not installed (apt-get install squid)')
 describe.skipIf(squid === undefined && process.env['CI'] === undefined)('squid as the upstream', () => {
   let port: number
   beforeAll(async () => {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-squid-'))
     fs.chmodSync(folder, 0o777)
     const helper = path.join(folder, 'helper.sh')
-    fs.writeFileSync(helper, `#!/bin/sh\nwhile read -r user pass; do [ "$user $pass" = "operator pass-MARKER-word" ] && echo OK || echo ERR; done\n`, { mode: 0o755 })
+    fs.writeFileSync(
+      helper,
+      `#!/bin/sh\nwhile read -r user pass; do [ "$user $pass" = "operator pass-MARKER-word" ] && echo OK || echo ERR; done\n`,
+      { mode: 0o755 },
+    )
     port = await freePort()
     const file = path.join(folder, 'squid.conf')
     fs.writeFileSync(
@@ -396,17 +447,29 @@ describe.skipIf(squid === undefined && process.env['CI'] === undefined)('squid a
     const opened = await upstream.forward(unresolvedPermit(`web.example.test:${web.port}`), { timeoutMs: 5_000 })
     if (!opened.ok || opened.form.kind !== 'absolute') throw new Error('not in absolute form')
     const target = `http://web.example.test:${web.port}/page`
-    expect(await request(opened.socket, target, { host: `web.example.test:${web.port}`, 'proxy-authorization': opened.form.proxyAuthorization })).toBe('ok')
+    expect(
+      await request(opened.socket, target, {
+        host: `web.example.test:${web.port}`,
+        'proxy-authorization': opened.form.proxyAuthorization,
+      }),
+    ).toBe('ok')
   })
 
   test('wrong credentials', async () => {
     const upstream = make({ url: `http://127.0.0.1:${port}`, credentials: 'operator:wrong' })
-    expect(await attempt(upstream, permit(echo.port, '127.0.0.1'))).toMatchObject({ ok: false, reason: 'connect_refused', upstream: `127.0.0.1:${port} answered 407` })
+    expect(await attempt(upstream, permit(echo.port, '127.0.0.1'))).toMatchObject({
+      ok: false,
+      reason: 'connect_refused',
+      upstream: `127.0.0.1:${port} answered 407`,
+    })
   })
 
   test('a port where nobody listens', async () => {
     const upstream = make({ url: `http://127.0.0.1:${port}`, credentials: SECRET })
-    expect(await attempt(upstream, permit(await freePort(), '127.0.0.1'))).toMatchObject({ ok: false, reason: 'connect_unreachable' })
+    expect(await attempt(upstream, permit(await freePort(), '127.0.0.1'))).toMatchObject({
+      ok: false,
+      reason: 'connect_unreachable',
+    })
   })
 })
 
@@ -418,7 +481,10 @@ async function through(options: Partial<UpstreamOptions>, proxyOptions: SmallPro
 }
 
 function make(options: Omit<UpstreamOptions, 'resolver'>): Upstream {
-  return createUpstream({ ...options, resolver: { resolve: () => ({ ok: true, addresses: [address('127.0.0.1')], ms: 0 }), close: () => undefined } })
+  return createUpstream({
+    ...options,
+    resolver: { resolve: () => ({ ok: true, addresses: [address('127.0.0.1')], ms: 0 }), close: () => undefined },
+  })
 }
 
 function attempt(upstream: Upstream, one: Permit, timeoutMs = 5_000) {
@@ -443,9 +509,18 @@ async function say(side: Side, words: string): Promise<string> {
   return heard
 }
 
-async function request(socket: net.Socket, target: string, headers: Record<string, string | undefined>): Promise<string> {
-  const given = Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== undefined)) as Record<string, string>
-  const sent = http.request({ createConnection: () => socket, path: target, headers: { ...given, connection: 'close' } }).end()
+async function request(
+  socket: net.Socket,
+  target: string,
+  headers: Record<string, string | undefined>,
+): Promise<string> {
+  const given = Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== undefined)) as Record<
+    string,
+    string
+  >
+  const sent = http
+    .request({ createConnection: () => socket, path: target, headers: { ...given, connection: 'close' } })
+    .end()
   const [response] = (await once(sent, 'response')) as [http.IncomingMessage]
   let body = ''
   for await (const chunk of response) body += String(chunk)
@@ -453,7 +528,11 @@ async function request(socket: net.Socket, target: string, headers: Record<strin
 }
 
 function expectNoSecret(value: unknown): void {
-  const shown = [inspect(value, { depth: 9, showHidden: true }), JSON.stringify(value), value instanceof Error ? `${value.stack}` : '']
+  const shown = [
+    inspect(value, { depth: 9, showHidden: true }),
+    JSON.stringify(value),
+    value instanceof Error ? `${value.stack}` : '',
+  ]
   const encoded = Buffer.from(SECRET).toString('base64')
   for (const text of shown) {
     expect(text).not.toContain('MARKER')

@@ -62,7 +62,13 @@ describe('@npm', () => {
     places.env['MIRROR'] = 'mirror.example.test'
     write(
       'home/me/.npmrc',
-      ['; registry=https://no.example.test/', '# registry=https://no.example.test/', '//mirror.example.test/:_authToken=MARKER', 'registry = "https://${MIRROR}/${GONE?}"', ''].join('\r\n'),
+      [
+        '; registry=https://no.example.test/',
+        '# registry=https://no.example.test/',
+        '//mirror.example.test/:_authToken=MARKER',
+        'registry = "https://${MIRROR}/${GONE?}"',
+        '',
+      ].join('\r\n'),
     )
     expect(npm()).toEqual(['mirror.example.test'])
   })
@@ -86,17 +92,23 @@ describe('@npm', () => {
     expect(notes.some((note) => note.includes('.npmrc'))).toBe(expected.length === 0)
   })
 
-  test.each(['node_modules/@npmcli/config/lib/definitions/definitions.js', 'lib/utils/config/definitions.js'])("without a registry, npm's own default is read from %s", (file) => {
-    write('opt/npm/bin/npm-cli.js', '')
-    write(`opt/npm/${file}`, "const all = {\n  other: new Definition('other', {\n    default: 'x' }),\n  registry: new Definition('registry', {\n    default: 'https://default.example.test/',\n    type: url,\n")
-    fs.mkdirSync(path.join(root, 'bin'))
-    fs.symlinkSync('../opt/npm/bin/npm-cli.js', path.join(root, 'bin/npm'))
-    places.env['PATH'] = `relative:${path.join(root, 'nothing')}:${path.join(root, 'bin')}`
-    write('home/me/.npmrc', '@acme:registry=https://acme.example.test/\n')
-    expect(npm()).toEqual(['default.example.test', 'acme.example.test'])
-    write('home/me/.npmrc', 'registry=https://own.example.test/\n')
-    expect(npm()).toEqual(['own.example.test'])
-  })
+  test.each(['node_modules/@npmcli/config/lib/definitions/definitions.js', 'lib/utils/config/definitions.js'])(
+    "without a registry, npm's own default is read from %s",
+    (file) => {
+      write('opt/npm/bin/npm-cli.js', '')
+      write(
+        `opt/npm/${file}`,
+        "const all = {\n  other: new Definition('other', {\n    default: 'x' }),\n  registry: new Definition('registry', {\n    default: 'https://default.example.test/',\n    type: url,\n",
+      )
+      fs.mkdirSync(path.join(root, 'bin'))
+      fs.symlinkSync('../opt/npm/bin/npm-cli.js', path.join(root, 'bin/npm'))
+      places.env['PATH'] = `relative:${path.join(root, 'nothing')}:${path.join(root, 'bin')}`
+      write('home/me/.npmrc', '@acme:registry=https://acme.example.test/\n')
+      expect(npm()).toEqual(['default.example.test', 'acme.example.test'])
+      write('home/me/.npmrc', 'registry=https://own.example.test/\n')
+      expect(npm()).toEqual(['own.example.test'])
+    },
+  )
 
   test('nothing is configured: the set is empty, and that is said', () => {
     const { sets, notes } = readMachineSets(places)
@@ -133,7 +145,12 @@ describe('@apt', () => {
         'deb http://deb.example.test/other stable main',
       ].join('\n'),
     )
-    expect(apt()).toEqual(['deb.example.test', 'src.example.test:8443', 'mirror.example.test', 'oldmirror.example.test'])
+    expect(apt()).toEqual([
+      'deb.example.test',
+      'src.example.test:8443',
+      'mirror.example.test',
+      'oldmirror.example.test',
+    ])
   })
 
   test('deb822 sources', () => {
@@ -158,7 +175,13 @@ describe('@apt', () => {
         '',
       ].join('\r\n'),
     )
-    expect(apt()).toEqual(['one.example.test', 'two.example.test', 'three.example.test:8080', 'four.example.test', 'five.example.test'])
+    expect(apt()).toEqual([
+      'one.example.test',
+      'two.example.test',
+      'three.example.test:8080',
+      'four.example.test',
+      'five.example.test',
+    ])
   })
 
   test('the files that apt itself reads, and no others', () => {
@@ -170,7 +193,10 @@ describe('@apt', () => {
   })
 
   test('a password in a source is not shown', () => {
-    write('etc/apt/sources.list', 'deb https://user:MARKER@deb.example.test/ x main\ndeb https://user:MARKER@a..b/ x main\n')
+    write(
+      'etc/apt/sources.list',
+      'deb https://user:MARKER@deb.example.test/ x main\ndeb https://user:MARKER@a..b/ x main\n',
+    )
     const found = readMachineSets(places)
     expect(found.sets.apt).toEqual(['deb.example.test'])
     expect(found.notes.some((note) => note.startsWith(path.join(root, 'etc/apt/sources.list')))).toBe(true)

@@ -63,8 +63,18 @@ describe('layers', () => {
     ['and nothing else', { tenant: 'named' }, 'api.example.test', 'host_not_allowed tenant'],
     ['a tenant by a name that there is not', { tenant: 'lost' }, 'api.example.test', 'policy_unavailable tenant'],
     ['a claim by a named policy', { claim: { kind: 'named', name: 'narrow' } }, 'narrow.example.test', 'allow'],
-    ['a claim by a name that there is not', { claim: { kind: 'named', name: 'nosuch' } }, 'narrow.example.test', 'policy_unavailable claim'],
-    ['a claim by a name of every object', { claim: { kind: 'named', name: '__proto__' } }, 'narrow.example.test', 'policy_unavailable claim'],
+    [
+      'a claim by a name that there is not',
+      { claim: { kind: 'named', name: 'nosuch' } },
+      'narrow.example.test',
+      'policy_unavailable claim',
+    ],
+    [
+      'a claim by a name of every object',
+      { claim: { kind: 'named', name: '__proto__' } },
+      'narrow.example.test',
+      'policy_unavailable claim',
+    ],
     ['a claim that denies all', { claim: { kind: 'deny-all' } }, 'api.example.test', 'host_not_allowed claim'],
   ]
   test.each(rows)('%s', (_sentence, who, host, expected) => {
@@ -92,13 +102,18 @@ describe('layers', () => {
     expect(() => make({ policy })).toThrow(
       expect.objectContaining({
         code: 'SALLYPORT_POLICY_INVALID',
-        message: expect.stringMatching(/deniedHosts\[0\]: .*named\.one: .*ceiling\.allowedHosts\[0\]: .*tenants\.acme\.allowedHosts\[1\]: /) as string,
+        message: expect.stringMatching(
+          /deniedHosts\[0\]: .*named\.one: .*ceiling\.allowedHosts\[0\]: .*tenants\.acme\.allowedHosts\[1\]: /,
+        ) as string,
       }),
     )
   })
 
   test('a faulty set is told once', () => {
-    const policy: PolicySourceOptions['policy'] = { sets: { corp: ['a..b'] }, ceiling: { kind: 'static', allowedHosts: ['@corp'] } }
+    const policy: PolicySourceOptions['policy'] = {
+      sets: { corp: ['a..b'] },
+      ceiling: { kind: 'static', allowedHosts: ['@corp'] },
+    }
     expect(() => make({ policy })).toThrow(/^the policy can not be used: sets\.corp\[0\]: [^;]*$/)
   })
 })
@@ -124,13 +139,17 @@ describe('a new section', () => {
   test('that can not be used leaves the old one, and nobody is told', () => {
     const source = make({ policy: { ceiling: { kind: 'allow-all' } } })
     source.onChange(() => expect.unreachable())
-    expect(() => source.replace({ ceiling: { kind: 'static', allowedHosts: ['*'] } })).toThrow(expect.objectContaining({ code: 'SALLYPORT_POLICY_INVALID' }))
+    expect(() => source.replace({ ceiling: { kind: 'static', allowedHosts: ['*'] } })).toThrow(
+      expect.objectContaining({ code: 'SALLYPORT_POLICY_INVALID' }),
+    )
     expect(verdict(now(source, identity({})), 'api.example.test')).toBe('allow')
   })
 
   test('while a resolver of the old one is waited for, the new one counts', async () => {
     let answer: (list: readonly string[]) => void = () => undefined
-    const source = make({ policy: { ceiling: { kind: 'resolver', resolve: () => new Promise((resolve) => (answer = resolve)) } } })
+    const source = make({
+      policy: { ceiling: { kind: 'resolver', resolve: () => new Promise((resolve) => (answer = resolve)) } },
+    })
     const pending = source.layersFor(identity({}))
     source.replace({ ceiling: { kind: 'deny-all' } })
     answer(['api.example.test'])
@@ -151,7 +170,7 @@ describe('resolver policies', () => {
   test('are asked when they are needed, once, and then kept', async () => {
     const { source, resolver } = resolving()
     expect(resolver.calls).toBe(0)
-    const all = await Promise.all(Array.from({ length: 20 }, () => source.layersFor(identity({}))))
+    const all = await Promise.all(Array.from({ length: 20 }, async () => source.layersFor(identity({}))))
     expect(all.map((layers) => verdict(layers, 'api.example.test'))).toEqual(all.map(() => 'allow'))
     expect(resolver.calls).toBe(1)
     expect(verdict(now(source, identity({})), 'other.example.test')).toBe('host_not_allowed ceiling')
@@ -199,7 +218,8 @@ describe('resolver policies', () => {
   test('that fail from the start are unavailable, and are not asked for every connection', async () => {
     const { source, resolver } = resolving({ fails: true })
     expect(verdict(await source.layersFor(identity({})), 'api.example.test')).toBe('policy_unavailable ceiling')
-    for (let place = 0; place < 50; place++) expect(verdict(now(source, identity({})), 'api.example.test')).toBe('policy_unavailable ceiling')
+    for (let place = 0; place < 50; place++)
+      expect(verdict(now(source, identity({})), 'api.example.test')).toBe('policy_unavailable ceiling')
     expect(resolver.calls).toBe(1)
     resolver.fails = false
     await vi.advanceTimersByTimeAsync(5_000)
@@ -258,7 +278,10 @@ describe('resolver policies', () => {
 
   test('may stand behind a name that a token uses', async () => {
     const source = make({
-      policy: { ceiling: { kind: 'allow-all' }, named: { team: { kind: 'resolver', resolve: () => Promise.resolve(['api.example.test']) } } },
+      policy: {
+        ceiling: { kind: 'allow-all' },
+        named: { team: { kind: 'resolver', resolve: () => Promise.resolve(['api.example.test']) } },
+      },
     })
     const layers = await source.layersFor(identity({ claim: { kind: 'named', name: 'team' } }))
     expect(verdict(layers, 'api.example.test')).toBe('allow')
@@ -286,14 +309,19 @@ describe('the tenant resolver', () => {
     })
     expect(verdict(await source.layersFor(identity({ tenant: 'known' })), 'api.example.test')).toBe('allow')
     expect(verdict(now(source, identity({ tenant: 'known' })), 'other.example.test')).toBe('host_not_allowed tenant')
-    expect(verdict(await source.layersFor(identity({ tenant: 'unknown' })), 'api.example.test')).toBe('host_not_allowed tenant')
+    expect(verdict(await source.layersFor(identity({ tenant: 'unknown' })), 'api.example.test')).toBe(
+      'host_not_allowed tenant',
+    )
     expect(verdict(now(source, identity({ tenant: 'acme' })), 'api.example.test')).toBe('host_not_allowed tenant')
     expect(asked).toEqual(['known', 'unknown'])
   })
 
   test('may name a policy of the section', async () => {
     const source = make({
-      policy: { ceiling: { kind: 'allow-all' }, named: { narrow: { kind: 'static', allowedHosts: ['narrow.example.test'] } } },
+      policy: {
+        ceiling: { kind: 'allow-all' },
+        named: { narrow: { kind: 'static', allowedHosts: ['narrow.example.test'] } },
+      },
       tenantResolver: () => Promise.resolve({ kind: 'named', name: 'narrow' }),
     })
     expect(verdict(await source.layersFor(identity({ tenant: 'any' })), 'narrow.example.test')).toBe('allow')
@@ -305,7 +333,9 @@ describe('the tenant resolver', () => {
     ['a malformed entry', { kind: 'static', allowedHosts: ['*'] }],
   ])('%s is unavailable', async (_sentence, data) => {
     const source = make({ policy: { ceiling: { kind: 'allow-all' } }, tenantResolver: () => Promise.resolve(data) })
-    expect(verdict(await source.layersFor(identity({ tenant: 'any' })), 'api.example.test')).toBe('policy_unavailable tenant')
+    expect(verdict(await source.layersFor(identity({ tenant: 'any' })), 'api.example.test')).toBe(
+      'policy_unavailable tenant',
+    )
   })
 
   test('a change is told, and only so many tenants are kept', async () => {
@@ -317,7 +347,9 @@ describe('the tenant resolver', () => {
         return Promise.resolve({ kind: 'static', allowedHosts: [`n${calls}.example.test`] })
       },
     })
-    await Promise.all(Array.from({ length: 4_200 }, (_, place) => source.layersFor(identity({ tenant: `t${place}` }))))
+    await Promise.all(
+      Array.from({ length: 4_200 }, async (_, place) => source.layersFor(identity({ tenant: `t${place}` }))),
+    )
     expect(calls).toBe(4_200)
     const told = listen(source)
     await vi.advanceTimersByTimeAsync(60_000)
@@ -331,7 +363,9 @@ describe('the tenant resolver', () => {
     })
 
     test('200 with a policy, 404 for nobody', async () => {
-      const { url, paths } = await service((tenant) => (tenant === 'acme' ? [200, JSON.stringify({ kind: 'allow-all' })] : [404, '']))
+      const { url, paths } = await service((tenant) =>
+        tenant === 'acme' ? [200, JSON.stringify({ kind: 'allow-all' })] : [404, ''],
+      )
       const resolver = httpTenantResolver({ url: `${url}/policy/{tenant}?of={tenant}` })
       const never = new AbortController().signal
       expect(await resolver('acme', never)).toEqual({ kind: 'allow-all' })
@@ -348,7 +382,9 @@ describe('the tenant resolver', () => {
       ['too much', 200, JSON.stringify('x'.repeat(1_100_000))],
     ])('%s is out of reach', async (_sentence, status, body) => {
       const { url } = await service(() => [status, body])
-      await expect(httpTenantResolver({ url: `${url}/{tenant}` })('acme', new AbortController().signal)).rejects.toThrow()
+      await expect(
+        httpTenantResolver({ url: `${url}/{tenant}` })('acme', new AbortController().signal),
+      ).rejects.toThrow()
     })
 
     test('silence is out of reach', async () => {
@@ -357,13 +393,18 @@ describe('the tenant resolver', () => {
       await expect(resolver('acme', new AbortController().signal)).rejects.toMatchObject({ name: 'TimeoutError' })
     })
 
-    test.each(['http://127.0.0.1/policy', 'http://{tenant}.example.test/policy', 'http://127.0.0.1:{tenant}/'])('`%s` is refused', (url) => {
-      expect(() => httpTenantResolver({ url })).toThrow(TypeError)
-    })
+    test.each(['http://127.0.0.1/policy', 'http://{tenant}.example.test/policy', 'http://127.0.0.1:{tenant}/'])(
+      '`%s` is refused',
+      (url) => {
+        expect(() => httpTenantResolver({ url })).toThrow(TypeError)
+      },
+    )
 
     test('from the section of the configuration, in report mode', async () => {
       const { url } = await service(() => [200, JSON.stringify({ kind: 'static', allowedHosts: [] })])
-      const source = make({ policy: { ceiling: { kind: 'allow-all' }, tenantResolver: { url: `${url}/{tenant}`, mode: 'report' } } })
+      const source = make({
+        policy: { ceiling: { kind: 'allow-all' }, tenantResolver: { url: `${url}/{tenant}`, mode: 'report' } },
+      })
       expect(verdict(await source.layersFor(identity({ tenant: 'acme' })), 'api.example.test')).toBe('allow report')
     })
   })
@@ -383,7 +424,10 @@ function resolving(start: { list?: readonly string[]; fails?: boolean; hangs?: b
     if (resolver.hangs) return new Promise(() => undefined)
     return resolver.fails ? Promise.reject(new Error('out of reach')) : Promise.resolve(resolver.list)
   }
-  const source = make({ policy: { ceiling: { kind: 'resolver', resolve } }, onFault: (policy) => void faults.push(policy) })
+  const source = make({
+    policy: { ceiling: { kind: 'resolver', resolve } },
+    onFault: (policy) => void faults.push(policy),
+  })
   return { source, resolver, faults }
 }
 
