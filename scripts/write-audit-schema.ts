@@ -2,4 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { auditJsonSchema } from '../proxy/audit/schema.ts'
 
-writeFileSync(new URL('../schemas/audit.schema.json', import.meta.url), `${JSON.stringify(auditJsonSchema(), null, 2)}\n`)
+writeFileSync(
+  new URL('../schemas/audit.schema.json', import.meta.url),
+  `${JSON.stringify(auditJsonSchema(), null, 2)}\n`,
+)

@@ -1,37 +1,45 @@
-/** Keeps the last checkpoint in a file apart from the log, so that a restart, or whoever verifies, sees that the end of the log was cut. */
+/** After a checkpoint: brings the log to the disk, then keeps the checkpoint in a file apart from it, so that a later start sees that the end was cut. */
 import { rename, writeFile } from 'node:fs/promises'
 
-/** Where the head is kept. Writes one after the other and only the newest; a failure is told once for each row of failures. */
-export class HeadFile {
-  readonly #path: string
-  readonly #onError: (error: unknown) => void
-  #next: string | undefined
-  #writing: Promise<void> | undefined
-  #isFailing = false
+/** What {@link HeadKeeper} needs. */
+export interface HeadOptions {
+  /** Where the head is kept; without it the log is only brought to the disk. */
+  readonly path: string | undefined
+  /** The last checkpoint. */
+  readonly last: () => string | undefined
+  /** Brings the log to the disk; `false` when that failed. The head never runs ahead of what a loss of power leaves. */
+  readonly sync: () => Promise<boolean>
+  readonly onError: (error: unknown) => void
+}
 
-  constructor(path: string, onError: (error: unknown) => void) {
-    this.#path = path
-    this.#onError = onError
+/** Keeps one head after the other; while one is being kept, all calls share the next. */
+export class HeadKeeper {
+  readonly #options: HeadOptions
+  #running = Promise.resolve()
+  #next: Promise<void> | undefined
+
+  constructor(options: HeadOptions) {
+    this.#options = options
   }
 
-  /** Keeps `line`, a checkpoint that is on the disk; resolves when it, or a newer one, was written or could not be. */
-  keep(line: string): Promise<void> {
-    this.#next = line
-    return (this.#writing ??= this.#writeAll().finally(() => (this.#writing = undefined)))
-  }
-
-  async #writeAll(): Promise<void> {
-    while (this.#next !== undefined) {
-      const line = this.#next
+  /** Resolves when the checkpoint that is the last one now, or a later one, was kept or could not be. */
+  keep(): Promise<void> {
+    this.#next ??= this.#running = this.#running.then(() => {
       this.#next = undefined
-      try {
-        await writeFile(`${this.#path}.new`, line, { mode: 0o600 })
-        await rename(`${this.#path}.new`, this.#path)
-        this.#isFailing = false
-      } catch (error) {
-        if (!this.#isFailing) this.#onError(error)
-        this.#isFailing = true
-      }
+      return this.#keepNow()
+    })
+    return this.#next
+  }
+
+  async #keepNow(): Promise<void> {
+    const { path, last, sync, onError } = this.#options
+    const line = last()
+    if (!(await sync()) || line === undefined || path === undefined) return
+    try {
+      await writeFile(`${path}.new`, line, { mode: 0o600 })
+      await rename(`${path}.new`, path)
+    } catch (error) {
+      onError(error)
     }
   }
 }

@@ -1,5 +1,12 @@
 /** The Ed25519 key of the checkpoints: reading it from JWK or PEM, making one, and naming it. It signs nothing else, above all no token. */
-import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync, type JsonWebKey, KeyObject } from 'node:crypto'
+import {
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  type JsonWebKey,
+  KeyObject,
+} from 'node:crypto'
 import { SallyportError } from '../../policies/error.ts'
 
 /** What checks checkpoints. */
@@ -15,7 +22,11 @@ export interface SigningKey extends VerifyKey {
 }
 
 /** A new key, and how it is kept: the private JWK for the state folder (mode 0600), the public one for whoever verifies. */
-export function generateAuditKey(): { readonly key: SigningKey; readonly privateJwk: string; readonly publicJwk: string } {
+export function generateAuditKey(): {
+  readonly key: SigningKey
+  readonly privateJwk: string
+  readonly publicJwk: string
+} {
   const { privateKey } = generateKeyPairSync('ed25519')
   const key = signingKeyFrom(privateKey, 'the new key')
   return { key, privateJwk: printJwk(privateKey, key.id), publicJwk: printJwk(key.publicKey, key.id) }
@@ -28,7 +39,8 @@ export function generateAuditKey(): { readonly key: SigningKey; readonly private
  */
 export function parseSigningKey(material: string, name: string): SigningKey {
   const [key, ...others] = readKeys(material, name)
-  if (key?.type !== 'private' || others.length > 0) throw unreadable(name, 'holds no private key, or several; one Ed25519 private key is needed')
+  if (key?.type !== 'private' || others.length > 0)
+    throw unreadable(name, 'holds no private key, or several; one Ed25519 private key is needed')
   return signingKeyFrom(key, name)
 }
 
@@ -47,7 +59,8 @@ function signingKeyFrom(privateKey: KeyObject, name: string): SigningKey {
 }
 
 function verifyKeyFrom(key: KeyObject, name: string): VerifyKey {
-  if (key.asymmetricKeyType !== 'ed25519') throw unreadable(name, `is a key of type \`${key.asymmetricKeyType ?? 'secret'}\`; checkpoints need Ed25519`)
+  if (key.asymmetricKeyType !== 'ed25519')
+    throw unreadable(name, `is a key of type \`${key.asymmetricKeyType ?? 'secret'}\`; checkpoints need Ed25519`)
   const publicKey = key.type === 'private' ? createPublicKey(key) : key
   const { crv, kty, x } = publicKey.export({ format: 'jwk' })
   return { id: createHash('sha256').update(JSON.stringify({ crv, kty, x })).digest('base64url'), publicKey }
@@ -55,8 +68,13 @@ function verifyKeyFrom(key: KeyObject, name: string): VerifyKey {
 
 function readKeys(material: string, name: string): readonly KeyObject[] {
   try {
-    if (material.includes('-----BEGIN')) return [/-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(material) ? createPrivateKey(material) : createPublicKey(material)]
-    return jwksOf(JSON.parse(material)).map((jwk) => ('d' in jwk ? createPrivateKey({ key: jwk, format: 'jwk' }) : createPublicKey({ key: jwk, format: 'jwk' })))
+    if (material.includes('-----BEGIN'))
+      return [
+        /-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(material) ? createPrivateKey(material) : createPublicKey(material),
+      ]
+    return jwksOf(JSON.parse(material)).map((jwk) =>
+      'd' in jwk ? createPrivateKey({ key: jwk, format: 'jwk' }) : createPublicKey({ key: jwk, format: 'jwk' }),
+    )
   } catch {
     // The cause may quote the key.
     throw unreadable(name, 'is no Ed25519 key as JWK, JWK set or PEM')

@@ -29,7 +29,8 @@ export function formatEntry(entry: LogEntry, seq: number, timeMs: number, quoted
   if (entry.kind === 'admin') line += text('action', entry.action)
   line += text('request_id', entry.request_id)
   if (entry.kind === 'decision') line += formatDecision(entry)
-  else if (entry.kind === 'auth') line += text('decision', entry.decision) + text('effective', entry.effective) + text('reason', entry.reason)
+  else if (entry.kind === 'auth')
+    line += text('decision', entry.decision) + text('effective', entry.effective) + text('reason', entry.reason)
   else line += text('policy_version', entry.policy_version)
   line += formatCaller(entry)
   if (entry.kind === 'decision') line += formatOutcome(entry)
@@ -85,7 +86,13 @@ function formatClose(entry: CloseEntry): string {
 function formatAdmin(entry: AdminEntry | LogOwnEntry): string {
   const common = text('client', entry.client) + text('detail', entry.detail) + number('lost', entry.lost)
   if (!('segment' in entry)) return common
-  return common + number('segment', entry.segment) + text('previous', entry.previous) + number('torn_bytes', entry.torn_bytes) + text('cause', entry.cause)
+  return (
+    common +
+    number('segment', entry.segment) +
+    text('previous', entry.previous) +
+    number('torn_bytes', entry.torn_bytes) +
+    text('cause', entry.cause)
+  )
 }
 
 function text(name: string, value: string | undefined): string {

@@ -74,7 +74,11 @@ function machine(): string {
 
 /** Field 22 of `/proc/<pid>/stat`; empty where there is no such file. The name in field 2 may hold spaces and parentheses. */
 function startOf(pid: number): string {
-  return readQuietly(`/proc/${pid}/stat`)?.replace(/^.*\) /s, '').split(' ')[19] ?? ''
+  return (
+    readQuietly(`/proc/${pid}/stat`)
+      ?.replace(/^.*\) /s, '')
+      .split(' ')[19] ?? ''
+  )
 }
 
 function isAlive(holder: string, path: string, nowMs: number): boolean {
@@ -95,10 +99,20 @@ function isRunning(pid: number): boolean {
   }
 }
 
-function parseHolder(holder: string): { readonly pid?: number; readonly started?: unknown; readonly machine?: unknown } {
+function parseHolder(holder: string): {
+  readonly pid?: number
+  readonly started?: unknown
+  readonly machine?: unknown
+} {
   try {
     const value: unknown = JSON.parse(holder)
-    if (typeof value === 'object' && value !== null && 'pid' in value && Number.isSafeInteger(value.pid) && Number(value.pid) > 0) {
+    if (
+      typeof value === 'object' &&
+      value !== null &&
+      'pid' in value &&
+      Number.isSafeInteger(value.pid) &&
+      Number(value.pid) > 0
+    ) {
       return { ...value, pid: Number(value.pid) }
     }
   } catch {
@@ -141,7 +155,10 @@ function unlinkQuietly(path: string): void {
 
 function inUse(path: string, instance: string, holder: string): SallyportError {
   const { pid, machine: where } = parseHolder(holder)
-  const by = where === machine() ? `process ${pid ?? 'unknown'}` : `process ${pid ?? 'unknown'} on \`${String(where).split(' ')[0] ?? ''}\``
+  const by =
+    where === machine()
+      ? `process ${pid ?? 'unknown'}`
+      : `process ${pid ?? 'unknown'} on \`${String(where).split(' ')[0] ?? ''}\``
   return new SallyportError(
     'SALLYPORT_AUDIT_UNWRITABLE',
     `the audit log of instance \`${instance}\` is in use by ${by} (\`${path}\`); stop it, or give this gateway a name of its own with \`audit.instance\``,

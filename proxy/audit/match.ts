@@ -21,7 +21,18 @@ export interface AuditFilters {
   readonly untilMs?: number | undefined
 }
 
-const TEXTS = ['instance', 'kind', 'tenant', 'sandbox', 'host', 'reason', 'decision', 'effective', 'request_id', 'token_id'] as const
+const TEXTS = [
+  'instance',
+  'kind',
+  'tenant',
+  'sandbox',
+  'host',
+  'reason',
+  'decision',
+  'effective',
+  'request_id',
+  'token_id',
+] as const
 const TIME = '"time":"'
 const TIME_LENGTH = '2026-01-01T00:00:00.000Z'.length
 
@@ -33,7 +44,8 @@ export function compileFilters(filters: AuditFilters): (text: string) => boolean
   })
   const { sinceMs, untilMs } = filters
   if (sinceMs === undefined && untilMs === undefined) return (text) => needles.every((needle) => text.includes(needle))
-  return (text) => isBetween(text, sinceMs ?? -Infinity, untilMs ?? Infinity) && needles.every((needle) => text.includes(needle))
+  return (text) =>
+    isBetween(text, sinceMs ?? -Infinity, untilMs ?? Infinity) && needles.every((needle) => text.includes(needle))
 }
 
 /** When the line says that it happened; empty when it doesn't. */
@@ -52,7 +64,12 @@ export function parseLine(text: string): AuditLine | undefined {
   }
 }
 
-const lineShape = z.object({ seq: z.int(), time: z.string(), instance: z.string(), kind: z.enum(['auth', 'decision', 'close', 'admin']) })
+const lineShape = z.object({
+  seq: z.int(),
+  time: z.string(),
+  instance: z.string(),
+  kind: z.enum(['auth', 'decision', 'close', 'admin']),
+})
 
 function isBetween(text: string, sinceMs: number, untilMs: number): boolean {
   const timeMs = Date.parse(timeOf(text))

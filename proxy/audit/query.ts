@@ -38,10 +38,18 @@ const positionsSchema = z.record(z.string(), z.tuple([z.int().positive(), z.int(
  * The lines for which all filters hold, those of several instances merged by time. A line that is only half written is left out.
  * @throws SallyportError `SALLYPORT_AUDIT_UNREADABLE`: no such folder or file, or a cursor that is none
  */
-export async function* queryAudit({ path, filters = {}, limit = Infinity, cursor, signal }: QueryOptions): AsyncGenerator<Found, void, undefined> {
+export async function* queryAudit({
+  path,
+  filters = {},
+  limit = Infinity,
+  cursor,
+  signal,
+}: QueryOptions): AsyncGenerator<Found, void, undefined> {
   let positions = cursor === undefined ? {} : parseCursor(cursor)
   const logs = Map.groupBy(segmentsAt(path), ({ instance }) => instance)
-  const sources = [...logs].filter(([instance]) => filters.instance === undefined || filters.instance === instance).map(([, segments]) => scan(segments, filters, positions, signal))
+  const sources = [...logs]
+    .filter(([instance]) => filters.instance === undefined || filters.instance === instance)
+    .map(([, segments]) => scan(segments, filters, positions, signal))
   let count = 0
   try {
     for await (const { hit, line } of merge(sources)) {
@@ -63,7 +71,12 @@ interface Hit {
   readonly endOffset: number
 }
 
-async function* scan(segments: readonly SegmentFile[], filters: AuditFilters, positions: Positions, signal: AbortSignal | undefined): AsyncGenerator<Hit, void, undefined> {
+async function* scan(
+  segments: readonly SegmentFile[],
+  filters: AuditFilters,
+  positions: Positions,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<Hit, void, undefined> {
   const matches = compileFilters(filters)
   for (const { path, instance, number } of segments) {
     const [fromNumber, fromOffset] = positions[instance] ?? [0, 0]
@@ -83,22 +96,27 @@ async function* scan(segments: readonly SegmentFile[], filters: AuditFilters, po
 }
 
 /** By time; a line never comes before an earlier one of its own instance. */
-async function* merge(sources: readonly AsyncGenerator<Hit, void, undefined>[]): AsyncGenerator<{ readonly hit: Hit; readonly line: AuditLine }, void, undefined> {
+async function* merge(
+  sources: readonly AsyncGenerator<Hit, void, undefined>[],
+): AsyncGenerator<{ readonly hit: Hit; readonly line: AuditLine }, void, undefined> {
   const heads = await Promise.all(sources.map((source) => source.next()))
   for (;;) {
-    let first = -1
-    let earliest: Hit | undefined
-    for (const [index, { value, done }] of heads.entries()) {
-      if (done === true || value === undefined || (earliest !== undefined && value.time >= earliest.time)) continue
-      earliest = value
-      first = index
-    }
+    const [first, earliest] = earliestOf(heads)
     const source = sources[first]
     if (earliest === undefined || source === undefined) return
     const line = parseLine(earliest.text)
     if (line !== undefined) yield { hit: earliest, line }
     heads[first] = await source.next()
   }
+}
+
+function earliestOf(heads: readonly IteratorResult<Hit, void>[]): readonly [index: number, hit: Hit | undefined] {
+  let found: readonly [number, Hit | undefined] = [-1, undefined]
+  for (const [index, { value, done }] of heads.entries()) {
+    const [, earliest] = found
+    if (done !== true && (earliest === undefined || value.time < earliest.time)) found = [index, value]
+  }
+  return found
 }
 
 function printCursor(positions: Positions): string {

@@ -22,16 +22,24 @@ const CHUNK_BYTES = 1 << 20
  * The lines of `path` from `offset` on, to where the file ends now.
  * @throws SallyportError `SALLYPORT_AUDIT_UNREADABLE`
  */
-export async function* readLines(path: string, offset = 0, signal?: AbortSignal): AsyncGenerator<LineBatch, void, undefined> {
+export async function* readLines(
+  path: string,
+  offset = 0,
+  signal?: AbortSignal,
+): AsyncGenerator<LineBatch, void, undefined> {
   const file = await open(path, 'r').catch((error: unknown) => {
-    throw new SallyportError('SALLYPORT_AUDIT_UNREADABLE', `audit log \`${path}\` can't be read (${errorCode(error)})`, { cause: error })
+    throw new SallyportError(
+      'SALLYPORT_AUDIT_UNREADABLE',
+      `audit log \`${path}\` can't be read (${errorCode(error)})`,
+      { cause: error },
+    )
   })
   try {
     const buffer = Buffer.allocUnsafe(CHUNK_BYTES + MAX_LINE_BYTES)
     let kept = 0
     let isSkipping = false
     let endOffset = offset
-    for (let position = offset; ; ) {
+    for (let position = offset; ;) {
       signal?.throwIfAborted()
       const { bytesRead } = await file.read(buffer, kept, CHUNK_BYTES, position)
       if (bytesRead === 0) return

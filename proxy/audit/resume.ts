@@ -67,7 +67,10 @@ function readEnd(segment: SegmentFile): { readonly last: LastLine | undefined; r
     end = start
   }
   if (size > bytes.length) {
-    throw new SallyportError('SALLYPORT_AUDIT_UNWRITABLE', `audit log: the end of \`${segment.path}\` holds no audit line; move the file away and keep it`)
+    throw new SallyportError(
+      'SALLYPORT_AUDIT_UNWRITABLE',
+      `audit log: the end of \`${segment.path}\` holds no audit line; move the file away and keep it`,
+    )
   }
   return { last: undefined, tornBytes: size }
 }
@@ -88,7 +91,8 @@ function readLast(line: Buffer, instance: string): LastLine | undefined {
   try {
     const value: unknown = JSON.parse(line.toString('latin1'))
     if (typeof value !== 'object' || value === null || !('seq' in value) || !('instance' in value)) return undefined
-    if (typeof value.seq !== 'number' || !Number.isSafeInteger(value.seq) || value.instance !== instance) return undefined
+    if (typeof value.seq !== 'number' || !Number.isSafeInteger(value.seq) || value.instance !== instance)
+      return undefined
     const cause = 'cause' in value && typeof value.cause === 'string' ? value.cause : undefined
     return { chain: { seq: value.seq, head: hashLine(line) }, cause }
   } catch {
@@ -97,7 +101,11 @@ function readLast(line: Buffer, instance: string): LastLine | undefined {
 }
 
 /** The last checkpoint as it was kept apart from the log; one that isn't signed with the own key says nothing. */
-function readHead(path: string, instance: string, key: VerifyKey): { readonly chain: ChainState; readonly segment: number } | undefined {
+function readHead(
+  path: string,
+  instance: string,
+  key: VerifyKey,
+): { readonly chain: ChainState; readonly segment: number } | undefined {
   try {
     const line = readFileSync(path, 'latin1')
     const value: unknown = JSON.parse(line)

@@ -1,5 +1,17 @@
 /** One open file of the log: appends, notices when somebody else touched the file, and takes back half a line. Knows bytes, not lines. */
-import { close, closeSync, fdatasync, fstatSync, ftruncateSync, mkdirSync, openSync, readSync, statSync, unlinkSync, writeSync } from 'node:fs'
+import {
+  close,
+  closeSync,
+  fdatasync,
+  fstatSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readSync,
+  statSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs'
 import { dirname } from 'node:path'
 
 /** What can be put in place of the system's write: for tests of faults that a test can't cause. */
@@ -121,10 +133,11 @@ function create(path: string): number {
 
 function copyBytes(from: number, to: number, size: number): void {
   const buffer = Buffer.allocUnsafe(Math.min(COPY_BYTES, Math.max(size, 1)))
-  for (let at = 0; at < size; ) {
+  for (let at = 0; at < size;) {
     const count = readSync(from, buffer, 0, Math.min(buffer.length, size - at), at)
-    if (count === 0) throw Object.assign(new Error('the removed file is shorter than what was written'), { code: 'EIO' })
-    for (let done = 0; done < count; ) done += writeSync(to, buffer, done, count - done)
+    if (count === 0)
+      throw Object.assign(new Error('the removed file is shorter than what was written'), { code: 'EIO' })
+    for (let done = 0; done < count;) done += writeSync(to, buffer, done, count - done)
     at += count
   }
 }

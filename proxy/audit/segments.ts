@@ -50,10 +50,18 @@ export function segmentsAt(path: string): readonly SegmentFile[] {
   try {
     if (statSync(path).isDirectory()) return listSegments(path)
   } catch (error) {
-    throw new SallyportError('SALLYPORT_AUDIT_UNREADABLE', `audit log \`${path}\` can't be read (${errorCode(error)})`, { cause: error })
+    throw new SallyportError(
+      'SALLYPORT_AUDIT_UNREADABLE',
+      `audit log \`${path}\` can't be read (${errorCode(error)})`,
+      { cause: error },
+    )
   }
   const segment = parseSegmentPath(path)
-  if (segment === undefined) throw new SallyportError('SALLYPORT_AUDIT_UNREADABLE', `\`${path}\` is not named as an audit file is: \`audit-<instance>-<number>.jsonl\``)
+  if (segment === undefined)
+    throw new SallyportError(
+      'SALLYPORT_AUDIT_UNREADABLE',
+      `\`${path}\` is not named as an audit file is: \`audit-<instance>-<number>.jsonl\``,
+    )
   return [segment]
 }
 

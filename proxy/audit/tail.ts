@@ -38,7 +38,14 @@ interface Place {
  * The last lines, then every new one, each instance in its own order. Ends when `signal` aborts.
  * @throws SallyportError `SALLYPORT_AUDIT_UNREADABLE`: no such folder
  */
-export async function* tailAudit({ path, filters = {}, lines = 10, follow = true, pollMs = 200, signal }: TailOptions): AsyncGenerator<Tailed, void, undefined> {
+export async function* tailAudit({
+  path,
+  filters = {},
+  lines = 10,
+  follow = true,
+  pollMs = 200,
+  signal,
+}: TailOptions): AsyncGenerator<Tailed, void, undefined> {
   const matches = compileFilters(filters)
   const places = new Map<string, Place>()
   const last: string[] = []

@@ -1,4 +1,5 @@
 /** Follows the chain of one instance line by line and says what is wrong first. Reads no file. */
+import { type ChainLine, parseChainLine } from './chain-line.ts'
 import { GENESIS, hashLine } from './chain.ts'
 import { isSignatureValid, MAX_UNSIGNED_LINES } from './checkpoint.ts'
 import type { VerifyKey } from './key.ts'
@@ -19,22 +20,6 @@ export interface Anchor {
   readonly isClosing: boolean
   /** Of its line, hex. */
   readonly hash: string
-}
-
-/** A line, as far as the chain goes. */
-interface ChainLine {
-  readonly seq: number
-  readonly time: string
-  readonly instance: string
-  readonly kind: string
-  readonly prev: string
-  readonly action?: unknown
-  readonly lost?: unknown
-  readonly segment?: unknown
-  readonly previous?: unknown
-  readonly torn_bytes?: unknown
-  readonly cause?: unknown
-  readonly signer?: unknown
 }
 
 /** How the file before ended. */
@@ -87,7 +72,8 @@ export class ChainCheck {
   /** `tornBytes` follow the last newline of the file, of `size` bytes. */
   endFile(tornBytes: number, hasLines: boolean): ChainFault | undefined {
     if (tornBytes === 0) return undefined
-    if (hasLines && this.#closing !== undefined) return fault('line_after_close', 'bytes follow the checkpoint that closes the file')
+    if (hasLines && this.#closing !== undefined)
+      return fault('line_after_close', 'bytes follow the checkpoint that closes the file')
     this.#closing = undefined
     this.#tornBytes += tornBytes
     return undefined
@@ -97,8 +83,13 @@ export class ChainCheck {
   line(bytes: Buffer): ChainFault | undefined {
     const text = bytes.toString('latin1')
     const line = parseChainLine(text)
-    if (line === undefined) return fault('line_malformed', 'this is no audit line: one JSON object in printable ASCII, with `seq`, `time`, `instance`, `kind` and `prev`')
-    if (line.instance !== this.#instance) return fault('instance_foreign', `the line is of instance \`${line.instance}\``)
+    if (line === undefined)
+      return fault(
+        'line_malformed',
+        'this is no audit line: one JSON object in printable ASCII, with `seq`, `time`, `instance`, `kind` and `prev`',
+      )
+    if (line.instance !== this.#instance)
+      return fault('instance_foreign', `the line is of instance \`${line.instance}\``)
     const found = this.#checkOrder(line) ?? this.#checkPlace(line) ?? this.#checkSignature(line, text)
     if (found !== undefined) return found
     this.#take(line, hashLine(bytes))
@@ -108,7 +99,11 @@ export class ChainCheck {
   /** After the last line: what anchors say is missing. */
   finish(): ChainFault | undefined {
     for (const { seq } of this.#anchors.values()) {
-      if (seq > this.#seq) return fault('log_cut', `the log ends with line ${this.#seq}, but a kept checkpoint is line ${seq}: the end was cut, or the log replaced by an older one`)
+      if (seq > this.#seq)
+        return fault(
+          'log_cut',
+          `the log ends with line ${this.#seq}, but a kept checkpoint is line ${seq}: the end was cut, or the log replaced by an older one`,
+        )
     }
     if (this.#lines === 0) return fault('log_empty', 'there is no whole line in the files')
     return undefined
@@ -136,22 +131,43 @@ export class ChainCheck {
     if (!this.#isHeadKnown && this.#lines === 0 && this.#head === GENESIS.head) return undefined
     const lost = line.kind === 'admin' && line.action === 'gap' && typeof line.lost === 'number' ? line.lost : 0
     const expected = this.#seq + 1 + lost
-    if (line.seq > expected) return fault('lines_missing', `line ${line.seq} follows line ${this.#seq}: ${line.seq - expected} lines are missing`)
-    if (line.seq < expected) return fault('lines_reordered', `line ${line.seq} follows line ${this.#seq}: lines were moved, repeated or renumbered`)
+    if (line.seq > expected)
+      return fault(
+        'lines_missing',
+        `line ${line.seq} follows line ${this.#seq}: ${line.seq - expected} lines are missing`,
+      )
+    if (line.seq < expected)
+      return fault(
+        'lines_reordered',
+        `line ${line.seq} follows line ${this.#seq}: lines were moved, repeated or renumbered`,
+      )
     if (line.prev === this.#head) return undefined
     const before = this.#lines === 0 ? 'what should come before it' : `line ${this.#seq}`
-    return fault('chain_broken', `line ${line.seq} does not hold the hash of ${before}: that line was changed, or this one`)
+    return fault(
+      'chain_broken',
+      `line ${line.seq} does not hold the hash of ${before}: that line was changed, or this one`,
+    )
   }
 
   /** Whether the line may stand where it stands in its file. */
   #checkPlace(line: ChainLine): ChainFault | undefined {
     const isOpening = line.kind === 'admin' && (line.action === 'start' || line.action === 'segment')
     if (!this.#isFirstInFile) {
-      if (isOpening) return fault('line_misplaced', `a \`${String(line.action)}\` line stands in the middle of a file`)
-      return this.#closing === undefined ? undefined : fault('line_after_close', 'a line follows the checkpoint that closes the file')
+      if (isOpening) return fault('line_misplaced', `a \`${line.action}\` line stands in the middle of a file`)
+      return this.#closing === undefined
+        ? undefined
+        : fault('line_after_close', 'a line follows the checkpoint that closes the file')
     }
-    if (!isOpening) return fault('file_unopened', 'the first line of the file is neither `start` nor `segment`: lines before it were cut')
-    if (line.segment !== this.#segment) return fault('file_renamed', `the first line says that this is file ${String(line.segment)}, its name says ${this.#segment}`)
+    if (!isOpening)
+      return fault(
+        'file_unopened',
+        'the first line of the file is neither `start` nor `segment`: lines before it were cut',
+      )
+    if (line.segment !== this.#segment)
+      return fault(
+        'file_renamed',
+        `the first line says that this is file ${String(line.segment)}, its name says ${this.#segment}`,
+      )
     return this.#checkJoint(line)
   }
 
@@ -160,24 +176,50 @@ export class ChainCheck {
     if (!this.#isJoined && line.previous === 'none' && this.#tornBytes === 0) return undefined
     // The files before had been moved away when this run began; that they are the right ones, the chain shows.
     if (line.previous === 'missing') return undefined
-    const expected = line.action === 'start' ? (this.#closing === 'stop' ? 'stop' : 'unclean') : this.#closing === 'segment' ? 'segment' : 'abandoned'
+    const expected =
+      line.action === 'start'
+        ? this.#closing === 'stop'
+          ? 'stop'
+          : 'unclean'
+        : this.#closing === 'segment'
+          ? 'segment'
+          : 'abandoned'
     if (line.previous !== expected) {
-      return fault('file_end_differs', `the first line says that the file before ended as \`${String(line.previous)}\`, but it looks like \`${expected}\`: its end was cut or changed`)
+      return fault(
+        'file_end_differs',
+        `the first line says that the file before ended as \`${String(line.previous)}\`, but it looks like \`${expected}\`: its end was cut or changed`,
+      )
     }
     if (line.torn_bytes === this.#tornBytes) return undefined
-    return fault('file_end_differs', `the first line says that ${String(line.torn_bytes)} bytes of an unfinished line end the file before; there are ${this.#tornBytes}`)
+    return fault(
+      'file_end_differs',
+      `the first line says that ${String(line.torn_bytes)} bytes of an unfinished line end the file before; there are ${this.#tornBytes}`,
+    )
   }
 
   #checkSignature(line: ChainLine, text: string): ChainFault | undefined {
     if (line.action !== 'checkpoint' || line.kind !== 'admin') {
       if (this.#unsigned < MAX_UNSIGNED_LINES) return undefined
-      return fault('checkpoint_missing', `more than ${MAX_UNSIGNED_LINES} lines without a checkpoint: a gateway signs before that`)
+      return fault(
+        'checkpoint_missing',
+        `more than ${MAX_UNSIGNED_LINES} lines without a checkpoint: a gateway signs before that`,
+      )
     }
-    if (line.segment !== this.#segment) return fault('file_renamed', `the checkpoint is of file ${String(line.segment)}, the name of the file says ${this.#segment}`)
+    if (line.segment !== this.#segment)
+      return fault(
+        'file_renamed',
+        `the checkpoint is of file ${String(line.segment)}, the name of the file says ${this.#segment}`,
+      )
     if (this.#keys.size === 0) return undefined
     const key = this.#keys.get(String(line.signer))
-    if (key === undefined) return fault('signer_unknown', `the checkpoint is signed by \`${String(line.signer)}\`, of which there is no public key`)
-    return isSignatureValid(text, key) ? undefined : fault('signature_invalid', 'the signature of the checkpoint is wrong: the line, or one before it, was changed')
+    if (key === undefined)
+      return fault(
+        'signer_unknown',
+        `the checkpoint is signed by \`${String(line.signer)}\`, of which there is no public key`,
+      )
+    return isSignatureValid(text, key)
+      ? undefined
+      : fault('signature_invalid', 'the signature of the checkpoint is wrong: the line, or one before it, was changed')
   }
 
   #take(line: ChainLine, hash: string): void {
@@ -200,30 +242,26 @@ export class ChainCheck {
   }
 
   #beginRun({ seq, time }: ChainLine): void {
-    if (this.#run !== undefined) this.#runs.push(this.#endedRun(this.#closing === 'stop' ? 'stop' : 'unclean', this.#tornBytes))
+    if (this.#run !== undefined)
+      this.#runs.push(this.#endedRun(this.#closing === 'stop' ? 'stop' : 'unclean', this.#tornBytes))
     this.#run = { firstSeq: seq, startTime: time }
   }
 
   #endedRun(end: RunReport['end'], tornBytes: number): RunReport {
-    return { firstSeq: this.#run?.firstSeq ?? 0, startTime: this.#run?.startTime ?? '', lastSeq: this.#seq, endTime: this.#lastTime, end, tornBytes }
+    return {
+      firstSeq: this.#run?.firstSeq ?? 0,
+      startTime: this.#run?.startTime ?? '',
+      lastSeq: this.#seq,
+      endTime: this.#lastTime,
+      end,
+      tornBytes,
+    }
   }
 
   #checkAnchor(seq: number): ChainFault | undefined {
     const anchor = this.#anchors.get(seq)
     if (anchor === undefined || anchor.hash === this.#head) return undefined
     return fault('anchor_differs', `line ${seq} is not the checkpoint that was kept: the log was replaced`)
-  }
-}
-
-function parseChainLine(text: string): ChainLine | undefined {
-  if (!/^\{[ -~]*\}\n$/.test(text)) return undefined
-  try {
-    const value = JSON.parse(text) as Partial<Record<keyof ChainLine, unknown>>
-    const isLine =
-      Number.isSafeInteger(value.seq) && typeof value.time === 'string' && typeof value.instance === 'string' && typeof value.kind === 'string' && typeof value.prev === 'string'
-    return isLine ? (value as ChainLine) : undefined
-  } catch {
-    return undefined
   }
 }
 

@@ -4,7 +4,10 @@ import type { AuditFault, AuditVerification, InstanceReport, RunReport } from '.
 /** The lines to print; the last one is the verdict. */
 export function describeVerification({ ok, signatures, fault, instances }: AuditVerification): readonly string[] {
   const lines = instances.flatMap(describeInstance)
-  if (signatures === 'unchecked') lines.push('signatures were not checked, for want of a public key: whoever can write the files could have made the whole chain anew')
+  if (signatures === 'unchecked')
+    lines.push(
+      'signatures were not checked, for want of a public key: whoever can write the files could have made the whole chain anew',
+    )
   if (fault !== undefined) return [...lines, `fault: ${describeFault(fault)}`]
   return [...lines, ok ? 'ok: nothing was cut, changed or reordered up to the last checkpoint' : 'fault']
 }
@@ -15,12 +18,20 @@ function describeFault({ code, message, file, line }: AuditFault): string {
 }
 
 function describeInstance(report: InstanceReport): string[] {
-  const { instance, lines, firstSeq, lastSeq, firstSegment, lastSegment, lastCheckpoint, unsignedLines, lost, runs } = report
-  const described = [`${instance}: ${lines} lines, ${firstSeq} to ${lastSeq}, in files ${firstSegment} to ${lastSegment}`, ...runs.map(describeRun)]
+  const { instance, lines, firstSeq, lastSeq, firstSegment, lastSegment, lastCheckpoint, unsignedLines, lost, runs } =
+    report
+  const described = [
+    `${instance}: ${lines} lines, ${firstSeq} to ${lastSeq}, in files ${firstSegment} to ${lastSegment}`,
+    ...runs.map(describeRun),
+  ]
   if (lost > 0) described.push(`  ${lost} lines were lost while the log could not be written; \`gap\` lines say when`)
   if (lastCheckpoint === undefined) described.push('  no checkpoint')
-  else if (unsignedLines === 0) described.push(`  signed up to the last line (${lastCheckpoint.seq}, ${lastCheckpoint.time})`)
-  else described.push(`  signed up to line ${lastCheckpoint.seq} (${lastCheckpoint.time}); the last ${unsignedLines} are not signed yet, and could be changed or cut unseen`)
+  else if (unsignedLines === 0)
+    described.push(`  signed up to the last line (${lastCheckpoint.seq}, ${lastCheckpoint.time})`)
+  else
+    described.push(
+      `  signed up to line ${lastCheckpoint.seq} (${lastCheckpoint.time}); the last ${unsignedLines} are not signed yet, and could be changed or cut unseen`,
+    )
   return described
 }
 

@@ -8,7 +8,15 @@ import { readLines } from './read-lines.ts'
 import { bySegment, type SegmentFile, segmentsAt } from './segments.ts'
 import { type Anchor, ChainCheck, type ChainFault } from './verify-chain.ts'
 
-const anchorSchema = z.object({ seq: z.int(), instance: z.string(), kind: z.literal('admin'), action: z.literal('checkpoint'), segment: z.int(), cause: z.string(), signer: z.string() })
+const anchorSchema = z.object({
+  seq: z.int(),
+  instance: z.string(),
+  kind: z.literal('admin'),
+  action: z.literal('checkpoint'),
+  segment: z.int(),
+  cause: z.string(),
+  signer: z.string(),
+})
 
 /** What {@link verifyAudit} looks at. */
 export interface VerifyOptions {
@@ -78,20 +86,36 @@ export interface AuditVerification {
  * Verifies every instance found in `paths`, streaming; stops at the first fault.
  * @throws SallyportError `SALLYPORT_AUDIT_UNREADABLE`: a path that isn't there or can't be read, no log in it, or an anchor that is no checkpoint
  */
-export async function verifyAudit({ paths, keys = [], anchors = [], fromSegment, signal }: VerifyOptions): Promise<AuditVerification> {
+export async function verifyAudit({
+  paths,
+  keys = [],
+  anchors = [],
+  fromSegment,
+  signal,
+}: VerifyOptions): Promise<AuditVerification> {
   const signatures = keys.length > 0 ? 'checked' : 'unchecked'
   const kept = anchors.map((line) => parseAnchor(line, keys))
   const logs = Map.groupBy(collectSegments(paths), ({ instance }) => instance)
   const instances: InstanceReport[] = []
   for (const [instance, segments] of logs) {
     const own = kept.filter((anchor) => anchor.instance === instance)
-    const outcome = await verifyInstance(instance, segments, new ChainCheck(instance, keys, own, segments[0]?.number ?? 1), expectedFirst(segments, own, fromSegment), signal)
+    const outcome = await verifyInstance(
+      instance,
+      segments,
+      new ChainCheck(instance, keys, own, segments[0]?.number ?? 1),
+      expectedFirst(segments, own, fromSegment),
+      signal,
+    )
     instances.push(outcome.report)
     if (outcome.fault !== undefined) return { ok: false, signatures, fault: outcome.fault, instances }
   }
   const absent = kept.find(({ instance }) => !logs.has(instance))
   if (absent === undefined) return { ok: true, signatures, instances }
-  const fault = { code: 'instance_missing', instance: absent.instance, message: `there is a kept checkpoint of instance \`${absent.instance}\`, but no file of it` }
+  const fault = {
+    code: 'instance_missing',
+    instance: absent.instance,
+    message: `there is a kept checkpoint of instance \`${absent.instance}\`, but no file of it`,
+  }
   return { ok: false, signatures, fault, instances }
 }
 
@@ -110,17 +134,24 @@ async function verifyInstance(
   }
   const last = check.finish()
   const file = segments.at(-1)?.path ?? ''
-  return last === undefined ? { report: check.report() } : { report: check.report(), fault: { instance, file, ...last } }
+  return last === undefined
+    ? { report: check.report() }
+    : { report: check.report(), fault: { instance, file, ...last } }
 }
 
 function checkNumber({ number }: SegmentFile, expected: number): ChainFault | undefined {
   if (number === expected) return undefined
   if (number < expected) return { code: 'segment_duplicated', message: `file ${number} is there twice` }
-  const missing = number - 1 === expected ? `file ${expected} is missing` : `files ${expected} to ${number - 1} are missing`
+  const missing =
+    number - 1 === expected ? `file ${expected} is missing` : `files ${expected} to ${number - 1} are missing`
   return { code: 'segment_missing', message: missing }
 }
 
-async function verifyFile({ path, number }: SegmentFile, check: ChainCheck, signal: AbortSignal | undefined): Promise<(ChainFault & { readonly line?: number }) | undefined> {
+async function verifyFile(
+  { path, number }: SegmentFile,
+  check: ChainCheck,
+  signal: AbortSignal | undefined,
+): Promise<(ChainFault & { readonly line?: number }) | undefined> {
   check.beginFile(number)
   let count = 0
   let tornBytes = 0
@@ -137,25 +168,37 @@ async function verifyFile({ path, number }: SegmentFile, check: ChainCheck, sign
 }
 
 /** Earlier files may be left out when the caller says so, or holds the checkpoint that closed the last of them. */
-function expectedFirst(segments: readonly SegmentFile[], anchors: readonly Anchor[], fromSegment: number | undefined): number {
+function expectedFirst(
+  segments: readonly SegmentFile[],
+  anchors: readonly Anchor[],
+  fromSegment: number | undefined,
+): number {
   const first = segments[0]?.number ?? 1
   return anchors.some(({ isClosing, segment }) => isClosing && segment === first - 1) ? first : (fromSegment ?? 1)
 }
 
 function collectSegments(paths: readonly string[]): readonly SegmentFile[] {
   const found = paths.flatMap((path) => segmentsAt(path))
-  if (found.length === 0) throw new SallyportError('SALLYPORT_AUDIT_UNREADABLE', `no audit log in ${paths.map((path) => `\`${path}\``).join(', ')}`)
+  if (found.length === 0)
+    throw new SallyportError(
+      'SALLYPORT_AUDIT_UNREADABLE',
+      `no audit log in ${paths.map((path) => `\`${path}\``).join(', ')}`,
+    )
   return found.sort(bySegment)
 }
 
 function parseAnchor(text: string, keys: readonly VerifyKey[]): Anchor {
   const line = `${text.trimEnd()}\n`
   const checkpoint = anchorSchema.safeParse(parseJson(line))
-  if (!checkpoint.success) throw new SallyportError('SALLYPORT_AUDIT_UNREADABLE', 'a kept checkpoint is no checkpoint line of an audit log')
+  if (!checkpoint.success)
+    throw new SallyportError('SALLYPORT_AUDIT_UNREADABLE', 'a kept checkpoint is no checkpoint line of an audit log')
   const { instance, seq, segment, cause, signer } = checkpoint.data
   const key = keys.find(({ id }) => id === signer)
   if (keys.length > 0 && (key === undefined || !isSignatureValid(line, key))) {
-    throw new SallyportError('SALLYPORT_AUDIT_UNREADABLE', `the kept checkpoint of line ${seq} is not signed by any of the keys`)
+    throw new SallyportError(
+      'SALLYPORT_AUDIT_UNREADABLE',
+      `the kept checkpoint of line ${seq} is not signed by any of the keys`,
+    )
   }
   return { instance, seq, segment, isClosing: cause === 'segment' || cause === 'stop', hash: hashLine(line) }
 }

@@ -1,10 +1,10 @@
-/** Makes lines of entries and puts them into segments: numbers, chain, checkpoints, rotation, and what to do when a file fails or was touched. No timers. */
+/** Puts lines into files: checkpoints, rotation, and what to do when a file fails or was touched. No timers. */
 import { join } from 'node:path'
-import { chainLine, type ChainState, hashLine } from './chain.ts'
-import { CHECKPOINT_LINES, signLine } from './checkpoint.ts'
-import { quoteField } from './escape.ts'
+import type { ChainState } from './chain.ts'
+import { CHECKPOINT_LINES } from './checkpoint.ts'
+import { Draft, type Mark } from './draft.ts'
 import type { SigningKey } from './key.ts'
-import { type CheckpointCause, formatEntry, type LogEntry, type LogOwnEntry, type PreviousEnd } from './line.ts'
+import type { CheckpointCause, LogEntry, LogOwnEntry, PreviousEnd } from './line.ts'
 import type { Resumed } from './resume.ts'
 import { errorCode, Segment, type WriteBytes } from './segment.ts'
 import { segmentName } from './segments.ts'
@@ -35,22 +35,6 @@ export interface WriterOptions {
   readonly write: WriteBytes | undefined
 }
 
-/** Lines that are not in the file yet, and what holds once each of them is. */
-interface Draft {
-  length: number
-  readonly marks: Mark[]
-}
-
-interface Mark {
-  /** Bytes of the draft up to the end of the line. */
-  readonly end: number
-  readonly chain: ChainState
-  readonly unsigned: number
-  /** The line is a caller's. */
-  readonly counts: boolean
-  readonly checkpoint: string | undefined
-}
-
 interface SegmentStart {
   readonly action: 'start' | 'segment'
   readonly previous: PreviousEnd
@@ -62,19 +46,22 @@ interface SegmentStart {
 /** Writes the lines of one run. Whatever fails, what `append` counted is in a file, whole and in order. */
 export class LogWriter {
   readonly #options: WriterOptions
-  readonly #instance: string
+  readonly #draft: Draft
   #chain: ChainState
   #segment: Segment | undefined
   #nextNumber: number
   #nextStart: SegmentStart
-  #buffer = Buffer.allocUnsafeSlow(64 * 1024)
   #unsigned = 0
   #isRemoved = false
   #closing = Promise.resolve()
 
-  constructor(options: WriterOptions, resumed: Resumed, start: { readonly detail?: string; readonly policy_version?: string }) {
+  constructor(
+    options: WriterOptions,
+    resumed: Resumed,
+    start: { readonly detail?: string; readonly policy_version?: string },
+  ) {
     this.#options = options
-    this.#instance = quoteField(options.instance)
+    this.#draft = new Draft(options.instance, options.key)
     this.#chain = resumed.chain
     this.#nextNumber = resumed.nextNumber
     const detail = [resumed.detail, start.detail].filter((part) => part !== undefined).join('; ')
@@ -90,11 +77,6 @@ export class LogWriter {
   /** Lines in the file that no checkpoint covers yet. */
   get unsignedLines(): number {
     return this.#unsigned
-  }
-
-  /** Number of the last line. */
-  get lastSeq(): number {
-    return this.#chain.seq
   }
 
   /** Writes the first line of the run, and signs it: with it all that an earlier run left unsigned. */
@@ -122,7 +104,8 @@ export class LogWriter {
   /** Brings the open file to the disk; resolves `false` when that failed. */
   sync(): Promise<boolean> {
     const segment = this.#segment
-    const isSynced = segment === undefined || new Promise<boolean>((resolve) => segment.sync((error) => resolve(error === null)))
+    const isSynced =
+      segment === undefined || new Promise<boolean>((resolve) => segment.sync((error) => resolve(error === null)))
     return this.#closing.then(() => isSynced)
   }
 
@@ -135,76 +118,44 @@ export class LogWriter {
   #append(pending: readonly Pending[], cause: CheckpointCause | undefined, attempts: number): Written {
     try {
       if (this.#isRemoved) this.#restore()
-      const draft = this.#draft(pending, cause)
-      return draft.marks.length === 0 ? { count: 0 } : this.#put(draft, pending, cause, attempts)
+      const segment = this.#prepare(pending, cause)
+      return this.#draft.marks.length === 0 ? { count: 0 } : this.#put(segment, pending, cause, attempts)
     } catch (error) {
       return { count: 0, fault: errorCode(error) }
     }
   }
 
-  #draft(pending: readonly Pending[], cause: CheckpointCause | undefined): Draft {
-    const draft: Draft = { length: 0, marks: [] }
-    const { number } = (this.#segment ??= this.#open(draft))
+  /** Drafts the lines, and before them the first line of a file when there is none open. */
+  #prepare(pending: readonly Pending[], cause: CheckpointCause | undefined): Segment {
+    this.#draft.begin(this.#chain, this.#unsigned)
+    const segment = (this.#segment ??= this.#open())
     for (const { entry, timeMs } of pending) {
-      if ((draft.marks.at(-1)?.unsigned ?? this.#unsigned) >= CHECKPOINT_LINES) this.#draftCheckpoint(draft, 'lines', number)
-      this.#draftLine(draft, entry, timeMs, true)
+      if (this.#draft.unsigned >= CHECKPOINT_LINES) this.#addCheckpoint('lines', segment)
+      this.#draft.add(entry, timeMs, true)
     }
-    if (cause !== undefined) this.#draftCheckpoint(draft, cause, number)
-    return draft
+    if (cause !== undefined) this.#addCheckpoint(cause, segment)
+    return segment
   }
 
-  #draftCheckpoint(draft: Draft, cause: CheckpointCause, segment: number): void {
-    this.#draftLine(draft, { kind: 'admin', action: 'checkpoint', segment, cause }, this.#options.nowMs(), false)
+  #addCheckpoint(cause: CheckpointCause, { number }: Segment): void {
+    const entry: LogOwnEntry = { kind: 'admin', action: 'checkpoint', segment: number, cause }
+    this.#draft.add(entry, this.#options.nowMs(), false)
   }
 
-  #draftStart(draft: Draft, segment: Segment): void {
-    const { action, previous, tornBytes, detail, policyVersion } = this.#nextStart
-    const entry: LogOwnEntry = { kind: 'admin', action, detail, policy_version: policyVersion, segment: segment.number, previous, torn_bytes: tornBytes }
-    this.#draftLine(draft, entry, this.#options.nowMs(), false)
-  }
-
-  #draftLine(draft: Draft, entry: LogEntry, timeMs: number, counts: boolean): void {
-    const last = draft.marks.at(-1)
-    const { seq: lastSeq, head } = last?.chain ?? this.#chain
-    const isAdmin = entry.kind === 'admin'
-    const seq = lastSeq + 1 + (isAdmin && entry.action === 'gap' ? (entry.lost ?? 0) : 0)
-    const body = formatEntry(entry, seq, timeMs, this.#instance)
-    const isCheckpoint = isAdmin && 'cause' in entry
-    const line = isCheckpoint ? signLine(body, head, this.#options.key) : chainLine(body, head)
-    this.#reserve(draft.length + line.length)
-    draft.length += this.#buffer.write(line, draft.length, 'latin1')
-    draft.marks.push({
-      end: draft.length,
-      chain: { seq, head: hashLine(line) },
-      unsigned: isCheckpoint ? 0 : (last?.unsigned ?? this.#unsigned) + 1,
-      counts,
-      checkpoint: isCheckpoint ? line : undefined,
-    })
-  }
-
-  /** One buffer for all drafts: a new one for each costs more than all else in a line. */
-  #reserve(length: number): void {
-    if (length <= this.#buffer.length) return
-    const larger = Buffer.allocUnsafeSlow(Math.max(length, 2 * this.#buffer.length))
-    this.#buffer.copy(larger)
-    this.#buffer = larger
-  }
-
-  #put(draft: Draft, pending: readonly Pending[], cause: CheckpointCause | undefined, attempts: number): Written {
-    const segment = this.#segment
-    if (segment === undefined) return { count: 0, fault: 'EBADF' }
-    const appended = segment.append(this.#buffer.subarray(0, draft.length))
+  #put(segment: Segment, pending: readonly Pending[], cause: CheckpointCause | undefined, attempts: number): Written {
+    const { bytes } = this.#draft
+    const appended = segment.append(bytes)
     switch (appended.state) {
       case 'ok':
-        this.#commit(segment, draft, draft.length)
+        this.#commit(segment, bytes.length)
         if (segment.size >= this.#options.maxFileBytes && cause === undefined) this.checkpoint('segment')
         return { count: pending.length }
       case 'moved':
-        this.#commit(segment, draft, draft.length)
-        this.#leaveMoved(segment)
+        this.#commit(segment, bytes.length)
+        if (cause !== 'segment' && cause !== 'stop') this.#leaveMoved(segment)
         return { count: pending.length }
       case 'failed':
-        return this.#takeBack(segment, draft, appended.written, appended.code)
+        return this.#takeBack(segment, appended.written, appended.code)
       case 'removed':
         this.#isRemoved = segment.size > 0
         if (!this.#isRemoved) this.#dropEmpty(segment)
@@ -215,10 +166,11 @@ export class LogWriter {
     return attempts === 0 ? { count: 0, fault: 'ESTALE' } : this.#append(pending, cause, attempts - 1)
   }
 
-  #commit(segment: Segment, draft: Draft, bytes: number): number {
+  /** Counts the lines that are whole in the first `bytes` of the draft; how many of them are a caller's. */
+  #commit(segment: Segment, bytes: number): number {
     let last: Mark | undefined
     let count = 0
-    for (const mark of draft.marks) {
+    for (const mark of this.#draft.marks) {
       if (mark.end > bytes) break
       last = mark
       if (mark.counts) count += 1
@@ -231,9 +183,9 @@ export class LogWriter {
     return count
   }
 
-  #takeBack(segment: Segment, draft: Draft, written: number, fault: string): Written {
+  #takeBack(segment: Segment, written: number, fault: string): Written {
     const before = segment.size
-    const count = this.#commit(segment, draft, written)
+    const count = this.#commit(segment, written)
     const torn = segment.takeBack(written - (segment.size - before))
     if (segment.size === 0 && torn === 0) this.#dropEmpty(segment)
     else if (torn > 0) this.#abandon(segment, torn, `file ${segment.number} failed with ${fault}`)
@@ -247,16 +199,21 @@ export class LogWriter {
     this.#isRemoved = false
     const detail = `file ${segment.number} had been removed under the running gateway; its ${segment.size} bytes were put back`
     this.#options.onTouched(detail)
-    this.#append([{ entry: { kind: 'admin', action: 'restored', detail }, timeMs: this.#options.nowMs() }], undefined, 0)
+    this.#append(
+      [{ entry: { kind: 'admin', action: 'restored', detail }, timeMs: this.#options.nowMs() }],
+      undefined,
+      0,
+    )
   }
 
   #leaveMoved(segment: Segment): void {
     this.#options.onTouched(`file ${segment.number} was moved away under the running gateway; a new one follows`)
-    const draft: Draft = { length: 0, marks: [] }
-    this.#draftCheckpoint(draft, 'segment', segment.number)
-    if (segment.append(this.#buffer.subarray(0, draft.length)).state === 'failed') this.#abandon(segment, 0, `file ${segment.number} was moved away`)
+    this.#draft.begin(this.#chain, this.#unsigned)
+    this.#addCheckpoint('segment', segment)
+    const { bytes } = this.#draft
+    if (segment.append(bytes).state === 'failed') this.#abandon(segment, 0, `file ${segment.number} was moved away`)
     else {
-      this.#commit(segment, draft, draft.length)
+      this.#commit(segment, bytes.length)
       this.#closeSegment()
     }
   }
@@ -286,10 +243,20 @@ export class LogWriter {
     this.#closing = new Promise((resolve) => segment.close(() => void before.then(resolve)))
   }
 
-  #open(draft: Draft): Segment {
-    const segment = new Segment(join(this.#options.folder, segmentName(this.#options.instance, this.#nextNumber)), this.#nextNumber, this.#options.write)
+  #open(): Segment {
+    const { folder, instance, write, nowMs } = this.#options
+    const segment = new Segment(join(folder, segmentName(instance, this.#nextNumber)), this.#nextNumber, write)
     this.#nextNumber += 1
-    this.#draftStart(draft, segment)
+    const { action, previous, tornBytes, detail, policyVersion } = this.#nextStart
+    const first = {
+      kind: 'admin',
+      action,
+      detail,
+      policy_version: policyVersion,
+      previous,
+      torn_bytes: tornBytes,
+    } as const
+    this.#draft.add({ ...first, segment: segment.number }, nowMs(), false)
     return segment
   }
 }

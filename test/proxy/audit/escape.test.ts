@@ -54,7 +54,9 @@ describe('credentials in a text', () => {
   })
 
   it('costs time linear in the text, whatever it holds', () => {
-    const hostile = ['eyJ', 'sph_', ':@', 'basic ', 'basic\t', '@:', 'eyJ.', ' ', ':', 'a@'].map((piece) => piece.repeat(2_000_000 / piece.length))
+    const hostile = ['eyJ', 'sph_', ':@', 'basic ', 'basic\t', '@:', 'eyJ.', ' ', ':', 'a@'].map((piece) =>
+      piece.repeat(2_000_000 / piece.length),
+    )
     for (const text of hostile) {
       const before = performance.now()
       quoteField(text)
@@ -77,6 +79,8 @@ describe('a text in a line', () => {
   })
 
   it('is bounded', () => {
-    expect((JSON.parse(quoteField('\u{1F512}'.repeat(50_000))) as string).length).toBeLessThanOrEqual(MAX_FIELD_CHARACTERS)
+    expect((JSON.parse(quoteField('\u{1F512}'.repeat(50_000))) as string).length).toBeLessThanOrEqual(
+      MAX_FIELD_CHARACTERS,
+    )
   })
 })

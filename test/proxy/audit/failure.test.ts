@@ -1,11 +1,25 @@
-import { appendFileSync, copyFileSync, renameSync, rmSync, truncateSync, writeFileSync, writeSync } from 'node:fs'
+import { appendFileSync, copyFileSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it, vi } from 'vitest'
 import { openAuditLog } from '../../../proxy/audit/log.ts'
 import { Segment } from '../../../proxy/audit/segment.ts'
 import { verifyAudit } from '../../../proxy/audit/verify.ts'
 import { systemClock } from '../../../proxy/clock.ts'
-import { decision, decisions, logFiles, makeFolder, mountTmpfs, openTestLog, rawLines, readAll, readOne, subfolder, testKey, until, writeAll } from './support.ts'
+import {
+  decision,
+  decisions,
+  logFiles,
+  makeFolder,
+  mountTmpfs,
+  openTestLog,
+  rawLines,
+  readAll,
+  readOne,
+  subfolder,
+  testKey,
+  until,
+  writeAll,
+} from './support.ts'
 
 function verify(folder: string) {
   return verifyAudit({ paths: [folder], keys: [testKey.key] })
@@ -36,11 +50,12 @@ describe('a full disk', () => {
     const log = await openTestLog(folder, { onWritable: (writable) => states.push(writable) })
     const answers: boolean[] = []
     let count = 0
-    while (log.isWritable() && count < 1000) answers.push(await log.write(decision({ request_id: `req_${(count += 1)}` })))
+    while (log.isWritable() && count < 1000)
+      answers.push(await log.write(decision({ request_id: `req_${(count += 1)}` })))
     expect(count).toBeLessThan(1000)
     expect(answers.lastIndexOf(true)).toBe(answers.length - 2)
     expect(await log.write(decision({ request_id: `req_${(count += 1)}` }))).toBe(false)
-    expect(await verify(folder)).toMatchObject({ ok: true, instances: [{ runs: [{ tornBytes: 0 }] }] })
+    expect(readFileSync(logFiles(folder)[0]!, 'latin1').endsWith('"}\n')).toBe(true)
 
     rmSync(join(disk.path, 'ballast'))
     await until(() => log.isWritable(), 'writable again')
@@ -48,13 +63,20 @@ describe('a full disk', () => {
     await log.close()
     expect(states).toEqual([false, true])
     const lines = readAll(folder).filter(({ kind }) => kind === 'decision')
-    expect(lines.map(({ request_id }) => request_id)).toEqual(Array.from({ length: count }, (_, index) => `req_${index + 1}`))
+    expect(lines.map(({ request_id }) => request_id)).toEqual(
+      Array.from({ length: count }, (_, index) => `req_${index + 1}`),
+    )
     // The two that could not be written in time were refused, and say so.
-    expect(lines.filter(({ effective }) => effective === 'deny').map(({ request_id, reason }) => [request_id, reason])).toEqual([
+    expect(
+      lines.filter(({ effective }) => effective === 'deny').map(({ request_id, reason }) => [request_id, reason]),
+    ).toEqual([
       [`req_${count - 2}`, 'audit_unavailable'],
       [`req_${count - 1}`, 'audit_unavailable'],
     ])
-    expect(await verify(folder)).toMatchObject({ ok: true, instances: [{ lost: 0, unsignedLines: 0, runs: [{ end: 'stop' }] }] })
+    expect(await verify(folder)).toMatchObject({
+      ok: true,
+      instances: [{ lost: 0, unsignedLines: 0, runs: [{ end: 'stop' }] }],
+    })
   })
 
   it('under `onFailure: allow` writes late lines as they were', async () => {
@@ -84,7 +106,13 @@ describe('a full disk', () => {
     const lines = readAll(folder)
     const gap = lines.findIndex(({ action }) => action === 'gap')
     expect(lines[gap]).toMatchObject({ lost: 15, seq: lines[gap - 1]!.seq + 16 })
-    expect(lines.slice(gap - 5, gap).map(({ request_id }) => request_id)).toEqual(['req_1', 'req_2', 'req_3', 'req_4', 'req_5'])
+    expect(lines.slice(gap - 5, gap).map(({ request_id }) => request_id)).toEqual([
+      'req_1',
+      'req_2',
+      'req_3',
+      'req_4',
+      'req_5',
+    ])
     expect(lines[gap + 1]).toMatchObject({ request_id: 'req_after' })
     expect(await verify(folder)).toMatchObject({ ok: true, instances: [{ lost: 15 }] })
   })
@@ -118,7 +146,13 @@ describe('a write that stops half way', () => {
     disk.code = undefined
     await until(() => log.isWritable(), 'writable again')
     await log.close()
-    expect(readAll(folder).flatMap(({ request_id }) => request_id ?? [])).toEqual(['req_1', 'req_2', 'req_3', 'req_4', 'req_5'])
+    expect(readAll(folder).flatMap(({ request_id }) => request_id ?? [])).toEqual([
+      'req_1',
+      'req_2',
+      'req_3',
+      'req_4',
+      'req_5',
+    ])
     expect(await verify(folder)).toMatchObject({ ok: true })
   })
 
@@ -134,7 +168,10 @@ describe('a write that stops half way', () => {
     expect(await verify(killed)).toMatchObject({ ok: true, instances: [{ runs: [{ end: 'open', tornBytes: 19 }] }] })
     await (await openTestLog(killed)).close()
     expect(readAll(killed)[4]).toMatchObject({ seq: 5, action: 'start', previous: 'unclean', torn_bytes: 19 })
-    expect(await verify(killed)).toMatchObject({ ok: true, instances: [{ runs: [{ end: 'unclean', lastSeq: 4, tornBytes: 19 }, { end: 'stop' }] }] })
+    expect(await verify(killed)).toMatchObject({
+      ok: true,
+      instances: [{ runs: [{ end: 'unclean', lastSeq: 4, tornBytes: 19 }, { end: 'stop' }] }],
+    })
     appendFileSync(path, 'x')
     expect(await verify(killed)).toMatchObject({ ok: false, fault: { code: 'file_end_differs' } })
   })
@@ -180,8 +217,17 @@ describe('a read-only disk', () => {
     if (disk === undefined) return skip()
     const path = subfolder(disk.path)
     disk.remount('ro')
-    const opened = openAuditLog({ path, instance: 'gw', onFailure: 'deny', signingKey: testKey.key, clock: systemClock })
-    await expect(opened).rejects.toMatchObject({ code: 'SALLYPORT_AUDIT_UNWRITABLE', message: `the audit log can't be written to \`${path}\` (EROFS)` })
+    const opened = openAuditLog({
+      path,
+      instance: 'gw',
+      onFailure: 'deny',
+      signingKey: testKey.key,
+      clock: systemClock,
+    })
+    await expect(opened).rejects.toMatchObject({
+      code: 'SALLYPORT_AUDIT_UNWRITABLE',
+      message: `the audit log can't be written to \`${path}\` (EROFS)`,
+    })
   })
 
   it('a start on a full disk is refused too, and leaves no empty file', async ({ skip }) => {
@@ -193,7 +239,13 @@ describe('a read-only disk', () => {
     } catch {
       // Full is what it should be.
     }
-    const opened = openAuditLog({ path, instance: 'gw', onFailure: 'deny', signingKey: testKey.key, clock: systemClock })
+    const opened = openAuditLog({
+      path,
+      instance: 'gw',
+      onFailure: 'deny',
+      signingKey: testKey.key,
+      clock: systemClock,
+    })
     await expect(opened).rejects.toMatchObject({ code: 'SALLYPORT_AUDIT_UNWRITABLE' })
     expect(logFiles(path)).toEqual([])
   })
@@ -210,7 +262,9 @@ describe('files that somebody touches under a running log', () => {
     await log.close()
     expect(logFiles(folder)).toHaveLength(1)
     const lines = readAll(folder)
-    expect(lines.flatMap(({ request_id }) => request_id ?? [])).toEqual(Array.from({ length: 11 }, (_, index) => `req_${index + 1}`))
+    expect(lines.flatMap(({ request_id }) => request_id ?? [])).toEqual(
+      Array.from({ length: 11 }, (_, index) => `req_${index + 1}`),
+    )
     expect(lines.find(({ action }) => action === 'restored')?.detail).toMatch(/^file 1 had been removed/)
     expect(logger.error).toHaveBeenCalledTimes(1)
     expect(await verify(folder)).toMatchObject({ ok: true })
@@ -238,7 +292,10 @@ describe('files that somebody touches under a running log', () => {
     for (const entry of decisions(10)) await log.write(entry)
     rmSync(logFiles(folder)[1]!)
     await log.close()
-    expect(await verify(folder)).toMatchObject({ ok: false, fault: { code: 'segment_missing', message: 'file 2 is missing' } })
+    expect(await verify(folder)).toMatchObject({
+      ok: false,
+      fault: { code: 'segment_missing', message: 'file 2 is missing' },
+    })
   })
 
   it('the file was moved away: it is closed where it is, and both parts verify together', async () => {
@@ -255,14 +312,26 @@ describe('files that somebody touches under a running log', () => {
     expect(await verify(folder)).toMatchObject({ ok: false, fault: { code: 'segment_missing' } })
   })
 
+  it('the file was moved away before the stop: it is closed once', async () => {
+    const [folder, elsewhere] = [makeFolder(), makeFolder()]
+    const log = await openTestLog(folder)
+    await log.write(decision())
+    renameSync(logFiles(folder)[0]!, join(elsewhere, 'audit-gw-000001.jsonl'))
+    await log.close()
+    expect(await verify(elsewhere)).toMatchObject({ ok: true, instances: [{ runs: [{ end: 'stop' }] }] })
+  })
+
   it.each([
     ['was truncated', (path: string) => truncateSync(path, 100)],
     ['was written to', (path: string) => appendFileSync(path, 'x\n')],
-    ['was replaced by a changed copy', (path: string) => {
-      copyFileSync(path, `${path}.new`)
-      appendFileSync(`${path}.new`, 'x\n')
-      renameSync(`${path}.new`, path)
-    }],
+    [
+      'was replaced by a changed copy',
+      (path: string) => {
+        copyFileSync(path, `${path}.new`)
+        appendFileSync(`${path}.new`, 'x\n')
+        renameSync(`${path}.new`, path)
+      },
+    ],
   ] as const)('the file %s: the log goes on in a new one, and verify finds the place', async (_what, touch) => {
     const folder = makeFolder()
     const log = await openTestLog(folder)
@@ -270,7 +339,12 @@ describe('files that somebody touches under a running log', () => {
     touch(logFiles(folder)[0]!)
     expect(await log.write(decision({ request_id: 'req_4' }))).toBe(true)
     await log.close()
-    expect(readOne(logFiles(folder)[1]!)).toMatchObject([{ action: 'segment', previous: 'abandoned', detail: 'file 1 was replaced or changed by somebody else' }, { request_id: 'req_4' }, {}, {}])
+    expect(readOne(logFiles(folder)[1]!)).toMatchObject([
+      { action: 'segment', previous: 'abandoned', detail: 'file 1 was replaced or changed by somebody else' },
+      { request_id: 'req_4' },
+      {},
+      {},
+    ])
     expect(await verify(folder)).toMatchObject({ ok: false, fault: { file: logFiles(folder)[0] } })
   })
 
@@ -317,7 +391,11 @@ describe('a disk that fails for good', () => {
     await until(() => log.isWritable(), 'writable again')
     await log.close()
     expect(readAll(folder).flatMap(({ request_id }) => request_id ?? [])).toEqual(['req_1', 'req_2'])
-    expect(readOne(logFiles(folder)[1]!)[0]).toMatchObject({ action: 'segment', previous: 'abandoned', torn_bytes: 100 })
+    expect(readOne(logFiles(folder)[1]!)[0]).toMatchObject({
+      action: 'segment',
+      previous: 'abandoned',
+      torn_bytes: 100,
+    })
     expect(await verify(folder)).toMatchObject({ ok: true, instances: [{ runs: [{ end: 'stop' }] }] })
   })
 })

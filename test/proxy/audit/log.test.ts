@@ -7,7 +7,18 @@ import { openAuditLog } from '../../../proxy/audit/log.ts'
 import { auditJsonSchema } from '../../../proxy/audit/schema.ts'
 import { verifyAudit } from '../../../proxy/audit/verify.ts'
 import { systemClock } from '../../../proxy/clock.ts'
-import { decision, decisions, logFiles, makeFolder, openTestLog, rawLines, readAll, testKey, until, writeAll } from './support.ts'
+import {
+  decision,
+  decisions,
+  logFiles,
+  makeFolder,
+  openTestLog,
+  rawLines,
+  readAll,
+  testKey,
+  until,
+  writeAll,
+} from './support.ts'
 
 const isLine = new Ajv2020({ strict: true, validateFormats: false }).compile(auditJsonSchema())
 
@@ -30,7 +41,9 @@ describe('an audit log', () => {
       expect(isLine(value), JSON.stringify(isLine.errors)).toBe(true)
       head = createHash('sha256').update(line).digest('hex')
     }
-    expect(readAll(folder).flatMap(({ request_id }) => request_id ?? [])).toEqual(Array.from({ length: 100 }, (_, index) => `req_${index + 1}`))
+    expect(readAll(folder).flatMap(({ request_id }) => request_id ?? [])).toEqual(
+      Array.from({ length: 100 }, (_, index) => `req_${index + 1}`),
+    )
   })
 
   it('begins with a signed `start` and ends with `stop` and the checkpoint that closes the file', async () => {
@@ -46,7 +59,13 @@ describe('an audit log', () => {
       ['admin', 'stop', undefined],
       ['admin', 'checkpoint', 'stop'],
     ])
-    expect(lines[0]).toMatchObject({ detail: 'sallyport 0.1.0', policy_version: 'v1', previous: 'none', torn_bytes: 0, segment: 1 })
+    expect(lines[0]).toMatchObject({
+      detail: 'sallyport 0.1.0',
+      policy_version: 'v1',
+      previous: 'none',
+      torn_bytes: 0,
+      segment: 1,
+    })
   })
 
   it('says when a thing happened, not when it was written', async () => {
@@ -71,7 +90,10 @@ describe('an audit log', () => {
       expect(statSync(file).mode & 0o777).toBe(0o600)
       expect(rawLines(file).at(-1)).toMatch(/"action":"checkpoint".*"cause":"(segment|stop)"/)
     }
-    expect(await verifyAudit({ paths: [folder], keys: [testKey.key] })).toMatchObject({ ok: true, instances: [{ lastSegment: files.length, unsignedLines: 0 }] })
+    expect(await verifyAudit({ paths: [folder], keys: [testKey.key] })).toMatchObject({
+      ok: true,
+      instances: [{ lastSegment: files.length, unsignedLines: 0 }],
+    })
   })
 
   it('goes on where the last run stopped', async () => {
@@ -83,8 +105,15 @@ describe('an audit log', () => {
     }
     const lines = readAll(folder)
     expect(lines.map(({ seq }) => seq)).toEqual(lines.map((_, index) => index + 1))
-    expect(lines.flatMap(({ action, previous }) => (action === 'start' ? [previous] : []))).toEqual(['none', 'stop', 'stop'])
-    expect(await verifyAudit({ paths: [folder], keys: [testKey.key] })).toMatchObject({ ok: true, instances: [{ runs: [{ end: 'stop' }, { end: 'stop' }, { end: 'stop' }] }] })
+    expect(lines.flatMap(({ action, previous }) => (action === 'start' ? [previous] : []))).toEqual([
+      'none',
+      'stop',
+      'stop',
+    ])
+    expect(await verifyAudit({ paths: [folder], keys: [testKey.key] })).toMatchObject({
+      ok: true,
+      instances: [{ runs: [{ end: 'stop' }, { end: 'stop' }, { end: 'stop' }] }],
+    })
   })
 
   it('signs at the latest after a thousand lines, also within one write', async () => {
@@ -101,7 +130,11 @@ describe('an audit log', () => {
     const folder = makeFolder()
     const checkpoints: string[] = []
     const headPath = join(makeFolder(), 'head')
-    const log = await openTestLog(folder, { checkpointMs: 10, headPath, onCheckpoint: (line) => checkpoints.push(line) })
+    const log = await openTestLog(folder, {
+      checkpointMs: 10,
+      headPath,
+      onCheckpoint: (line) => checkpoints.push(line),
+    })
     await log.write(decision())
     await until(() => checkpoints.length === 2, 'a checkpoint after the line')
     expect(rawLines(logFiles(folder)[0]!).at(-1)).toBe(checkpoints[1])
@@ -113,7 +146,11 @@ describe('an audit log', () => {
   })
 
   it('goes on when whoever takes checkpoints throws', async () => {
-    const log = await openTestLog(makeFolder(), { onCheckpoint: () => { throw new Error('not mine') } })
+    const log = await openTestLog(makeFolder(), {
+      onCheckpoint: () => {
+        throw new Error('not mine')
+      },
+    })
     expect(await log.write(decision())).toBe(true)
   })
 
@@ -128,15 +165,27 @@ describe('an audit log', () => {
     expect(readAll(folder).filter(({ action }) => action === 'stop')).toHaveLength(1)
   })
 
-  it.each(['', 'a b', '../x', 'a/b', '-a', 'a-', 'é', 'x'.repeat(65)])('refuses the instance name `%s`', async (instance) => {
-    await expect(openTestLog(makeFolder(), { instance })).rejects.toThrow(TypeError)
-  })
+  it.each(['', 'a b', '../x', 'a/b', '-a', 'a-', 'é', 'x'.repeat(65)])(
+    'refuses the instance name `%s`',
+    async (instance) => {
+      await expect(openTestLog(makeFolder(), { instance })).rejects.toThrow(TypeError)
+    },
+  )
 
   it('refuses a path that is a file, in one line', async () => {
     const path = join(makeFolder(), 'file')
     writeFileSync(path, '')
-    const opened = openAuditLog({ path, instance: 'gw', onFailure: 'deny', signingKey: testKey.key, clock: systemClock })
-    await expect(opened).rejects.toMatchObject({ code: 'SALLYPORT_AUDIT_UNWRITABLE', message: `the audit log can't be written to \`${path}\` (EEXIST)` })
+    const opened = openAuditLog({
+      path,
+      instance: 'gw',
+      onFailure: 'deny',
+      signingKey: testKey.key,
+      clock: systemClock,
+    })
+    await expect(opened).rejects.toMatchObject({
+      code: 'SALLYPORT_AUDIT_UNWRITABLE',
+      message: `the audit log can't be written to \`${path}\` (EEXIST)`,
+    })
   })
 
   it('refuses to continue what is no log', async () => {
@@ -152,7 +201,10 @@ describe('an audit log', () => {
     const [one, two] = [await openTestLog(folder, { instance: 'gw' }), await openTestLog(folder, { instance: 'gw-2' })]
     await Promise.all([one.write(decision()), two.write(decision())])
     await Promise.all([one.close(), two.close()])
-    expect(await verifyAudit({ paths: [folder], keys: [testKey.key] })).toMatchObject({ ok: true, instances: [{ instance: 'gw' }, { instance: 'gw-2' }] })
+    expect(await verifyAudit({ paths: [folder], keys: [testKey.key] })).toMatchObject({
+      ok: true,
+      instances: [{ instance: 'gw' }, { instance: 'gw-2' }],
+    })
   })
 
   it('says at a restart that a signed end is gone, and verify finds the place', async () => {
@@ -165,7 +217,12 @@ describe('an audit log', () => {
     writeFileSync(file, rawLines(file).slice(0, 4).join(''))
     const second = await openTestLog(folder, { headPath })
     await second.close()
-    expect(readAll(folder).find(({ previous }) => previous === 'missing')?.detail).toBe('line 9 had been signed, but the files end at line 4')
-    expect(await verifyAudit({ paths: [folder], keys: [testKey.key] })).toMatchObject({ ok: false, fault: { code: 'lines_missing' } })
+    expect(readAll(folder).find(({ previous }) => previous === 'missing')?.detail).toBe(
+      'line 9 had been signed, but the files end at line 4',
+    )
+    expect(await verifyAudit({ paths: [folder], keys: [testKey.key] })).toMatchObject({
+      ok: false,
+      fault: { code: 'lines_missing' },
+    })
   })
 })

@@ -6,21 +6,31 @@ import { chainLine } from '../../../proxy/audit/chain.ts'
 import { formatEntry } from '../../../proxy/audit/line.ts'
 import { type AuditFilters, type Found, queryAudit, type QueryOptions } from '../../../proxy/audit/query.ts'
 import type { AuditEntry } from '../../../proxy/audit/record.ts'
-import { decision, makeFolder } from './support.ts'
+import { collect, decision, makeFolder } from './support.ts'
 
 const NOON = Date.UTC(2026, 0, 1, 12)
 
 /** Lines without a chain: a query doesn't look at it. One second between two lines, `perFile` lines in a file. */
-function writeLines(folder: string, instance: string, entries: readonly AuditEntry[], perFile = 3, startMs = NOON): void {
+function writeLines(
+  folder: string,
+  instance: string,
+  entries: readonly AuditEntry[],
+  perFile = 3,
+  startMs = NOON,
+): void {
   for (let number = 1; (number - 1) * perFile < entries.length; number += 1) {
     const from = (number - 1) * perFile
-    const lines = entries.slice(from, from + perFile).map((entry, index) => chainLine(formatEntry(entry, from + index + 1, startMs + (from + index) * 1000, `"${instance}"`), ''))
+    const lines = entries
+      .slice(from, from + perFile)
+      .map((entry, index) =>
+        chainLine(formatEntry(entry, from + index + 1, startMs + (from + index) * 1000, `"${instance}"`), ''),
+      )
     writeFileSync(join(folder, `audit-${instance}-${String(number).padStart(6, '0')}.jsonl`), lines.join(''))
   }
 }
 
-async function find(options: QueryOptions): Promise<Found[]> {
-  return Array.fromAsync(queryAudit(options))
+function find(options: QueryOptions): Promise<Found[]> {
+  return collect(queryAudit(options))
 }
 
 function ids(found: readonly Found[]): string[] {
@@ -29,10 +39,33 @@ function ids(found: readonly Found[]): string[] {
 
 const entries: AuditEntry[] = [
   decision({ request_id: 'r1', tenant: 'acme', sandbox: 's1', host: 'a.example' }),
-  decision({ request_id: 'r2', tenant: 'acme', sandbox: 's2', host: 'b.example', decision: 'deny', effective: 'deny', reason: 'host_not_allowed' }),
-  decision({ request_id: 'r3', tenant: 'other', sandbox: 's1', host: 'a.example', decision: 'deny', reason: 'host_not_allowed' }),
+  decision({
+    request_id: 'r2',
+    tenant: 'acme',
+    sandbox: 's2',
+    host: 'b.example',
+    decision: 'deny',
+    effective: 'deny',
+    reason: 'host_not_allowed',
+  }),
+  decision({
+    request_id: 'r3',
+    tenant: 'other',
+    sandbox: 's1',
+    host: 'a.example',
+    decision: 'deny',
+    reason: 'host_not_allowed',
+  }),
   { kind: 'auth', decision: 'deny', effective: 'deny', reason: 'token_expired', request_id: 'r4' },
-  { kind: 'close', close_reason: 'client_closed', bytes_in: 0, bytes_out: 0, duration_ms: 1, request_id: 'r1', tenant: 'acme' },
+  {
+    kind: 'close',
+    close_reason: 'client_closed',
+    bytes_in: 0,
+    bytes_out: 0,
+    duration_ms: 1,
+    request_id: 'r1',
+    tenant: 'acme',
+  },
   { kind: 'admin', action: 'reload', detail: '"tenant":"acme"' },
   decision({ request_id: 'r7', tenant: 'ac"me\n', sandbox: 's3', token_id: 'tok_7' }),
 ]
@@ -85,19 +118,39 @@ describe('a query', () => {
     const folder = makeFolder()
     writeLines(folder, 'a', entries.slice(0, 3), 3, NOON)
     writeLines(folder, 'b', entries.slice(0, 3), 3, NOON + 500)
-    expect((await find({ path: folder })).map(({ line }) => `${line.instance}${line.seq}`)).toEqual(['a1', 'b1', 'a2', 'b2', 'a3', 'b3'])
-    expect((await find({ path: folder, filters: { instance: 'b' } })).map(({ line }) => line.instance)).toEqual(['b', 'b', 'b'])
+    expect((await find({ path: folder })).map(({ line }) => `${line.instance}${line.seq}`)).toEqual([
+      'a1',
+      'b1',
+      'a2',
+      'b2',
+      'a3',
+      'b3',
+    ])
+    expect((await find({ path: folder, filters: { instance: 'b' } })).map(({ line }) => line.instance)).toEqual([
+      'b',
+      'b',
+      'b',
+    ])
   })
 
   it('leaves out what is no line, and a line that is only half written', async () => {
     const folder = makeFolder()
     const line = chainLine(formatEntry(decision(), 1, NOON, '"gw"'), '')
-    writeFileSync(join(folder, 'audit-gw-000001.jsonl'), `${line}hello\n{"a":1}\n\n${'x'.repeat(3_000_000)}\n${line}${line.slice(0, 100)}`)
+    writeFileSync(
+      join(folder, 'audit-gw-000001.jsonl'),
+      `${line}hello\n{"a":1}\n\n${'x'.repeat(3_000_000)}\n${line}${line.slice(0, 100)}`,
+    )
     expect(await find({ path: folder })).toHaveLength(2)
     expect(await find({ path: join(folder, 'audit-gw-000001.jsonl'), filters: { tenant: 'acme' } })).toHaveLength(2)
   })
 
-  it.each(['', 'x', 'e30x', Buffer.from('{"gw":[0,-1]}').toString('base64url'), Buffer.from('[]').toString('base64url')])('refuses the cursor `%s`', async (cursor) => {
+  it.each([
+    '',
+    'x',
+    'e30x',
+    Buffer.from('{"gw":[0,-1]}').toString('base64url'),
+    Buffer.from('[]').toString('base64url'),
+  ])('refuses the cursor `%s`', async (cursor) => {
     const folder = makeFolder()
     writeLines(folder, 'gw', entries)
     await expect(find({ path: folder, cursor })).rejects.toMatchObject({ code: 'SALLYPORT_AUDIT_UNREADABLE' })
@@ -126,7 +179,7 @@ describe('a query', () => {
     const sampler = setInterval(() => (peak = Math.max(peak, process.memoryUsage.rss())), 20)
     expect(await find({ path: folder, filters: { request_id: 'needle' } })).toHaveLength(1)
     let count = 0
-    for await (const _found of queryAudit({ path: folder, limit: 100_000 })) count += 1
+    for await (const { line } of queryAudit({ path: folder, limit: 100_000 })) count += line.seq
     clearInterval(sampler)
     expect(count).toBe(100_000)
     expect((peak - before) / 2 ** 20).toBeLessThan(96)

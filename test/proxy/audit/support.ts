@@ -20,7 +20,15 @@ export function makeFolder(): string {
 
 /** Opens a log that is closed when the test ends. */
 export async function openTestLog(path: string, options: Partial<AuditLogOptions> = {}): Promise<AuditLog> {
-  const log = await openAuditLog({ path, instance: 'gw', onFailure: 'deny', signingKey: testKey.key, clock: systemClock, retryMs: 10, ...options })
+  const log = await openAuditLog({
+    path,
+    instance: 'gw',
+    onFailure: 'deny',
+    signingKey: testKey.key,
+    clock: systemClock,
+    retryMs: 10,
+    ...options,
+  })
   onTestFinished(() => log.close())
   return log
 }
@@ -61,7 +69,10 @@ export async function writeAll(log: AuditLog, entries: readonly AuditEntry[]): P
 }
 
 export function logFiles(folder: string): string[] {
-  return readdirSync(folder).filter((name) => name.endsWith('.jsonl')).sort().map((name) => join(folder, name))
+  return readdirSync(folder)
+    .filter((name) => name.endsWith('.jsonl'))
+    .sort()
+    .map((name) => join(folder, name))
 }
 
 export interface RawLine {
@@ -106,7 +117,7 @@ export function rechain(lines: readonly string[], prev: string): string[] {
 
 /** Resolves when `check` holds; polls, since what is waited for happens in the file system. */
 export async function until(check: () => boolean, what: string): Promise<void> {
-  for (const deadline = Date.now() + 10_000; !check(); ) {
+  for (const deadline = Date.now() + 10_000; !check();) {
     if (Date.now() > deadline) throw new Error(`not within 10 s: ${what}`)
     await new Promise((resolve) => setTimeout(resolve, 5))
   }
@@ -137,6 +148,13 @@ export function mountTmpfs(size: string): Mounted | undefined {
       if (status !== 0) throw new Error(`remount: ${stderr}`)
     },
   }
+}
+
+/** All that an iterable gives. */
+export async function collect<T>(source: AsyncIterable<T>): Promise<T[]> {
+  const items: T[] = []
+  for await (const item of source) items.push(item)
+  return items
 }
 
 export function subfolder(path: string): string {

@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { tailAudit, type Tailed, type TailOptions } from '../../../proxy/audit/tail.ts'
-import { decision, decisions, logFiles, makeFolder, openTestLog, until, writeAll } from './support.ts'
+import { collect, decision, decisions, logFiles, makeFolder, openTestLog, until, writeAll } from './support.ts'
 
 /** Follows until the test ends; what came so far. */
 function follow(options: TailOptions): { readonly ids: () => string[] } {
@@ -23,9 +23,9 @@ describe('tail', () => {
     const log = await openTestLog(folder, { maxFileBytes: 3000 })
     for (const entry of decisions(12)) await log.write(entry)
     await log.close()
-    const shown = await Array.fromAsync(tailAudit({ path: folder, lines: 4, follow: false, filters: { kind: 'decision' } }))
+    const shown = await collect(tailAudit({ path: folder, lines: 4, follow: false, filters: { kind: 'decision' } }))
     expect(shown.map(({ line }) => line.request_id)).toEqual(['req_9', 'req_10', 'req_11', 'req_12'])
-    expect(await Array.fromAsync(tailAudit({ path: folder, lines: 0, follow: false }))).toEqual([])
+    expect(await collect(tailAudit({ path: folder, lines: 0, follow: false }))).toEqual([])
   })
 
   it('follows over rotation, a restart and a second instance, each line once', async () => {
@@ -59,6 +59,8 @@ describe('tail', () => {
   })
 
   it('refuses a folder that is not there', async () => {
-    await expect(Array.fromAsync(tailAudit({ path: `${makeFolder()}/x` }))).rejects.toMatchObject({ code: 'SALLYPORT_AUDIT_UNREADABLE' })
+    await expect(collect(tailAudit({ path: `${makeFolder()}/x` }))).rejects.toMatchObject({
+      code: 'SALLYPORT_AUDIT_UNREADABLE',
+    })
   })
 })

@@ -1,4 +1,14 @@
-import { appendFileSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
@@ -7,12 +17,30 @@ import { openAuditLog } from '../../../proxy/audit/log.ts'
 import { verifyAudit, type VerifyOptions } from '../../../proxy/audit/verify.ts'
 import { describeVerification } from '../../../proxy/audit/verify-text.ts'
 import { systemClock } from '../../../proxy/clock.ts'
-import { decision, decisions, logFiles, makeFolder, openTestLog, rawLines, rechain, readAll, testKey, writeAll } from './support.ts'
+import {
+  decision,
+  decisions,
+  logFiles,
+  makeFolder,
+  openTestLog,
+  rawLines,
+  rechain,
+  readAll,
+  testKey,
+  writeAll,
+} from './support.ts'
 
 /** Two runs, both stopped in order: files 1 to 3 and files 4 to 6. */
 async function makeLog(folder: string, instance = 'gw'): Promise<void> {
   for (let run = 0; run < 2; run += 1) {
-    const log = await openAuditLog({ path: folder, instance, maxFileBytes: 8000, onFailure: 'deny', signingKey: testKey.key, clock: systemClock })
+    const log = await openAuditLog({
+      path: folder,
+      instance,
+      maxFileBytes: 8000,
+      onFailure: 'deny',
+      signingKey: testKey.key,
+      clock: systemClock,
+    })
     for (const entry of decisions(28, run * 28 + 1)) await log.write(entry)
     await log.close()
   }
@@ -48,9 +76,24 @@ describe('verify', () => {
     expect(verified).toMatchObject({
       ok: true,
       signatures: 'checked',
-      instances: [{ instance: 'gw', lines: lines.length, firstSeq: 1, lastSeq: lines.length, lost: 0, unsignedLines: 0, runs: [{ end: 'stop', firstSeq: 1 }, { end: 'stop', lastSeq: lines.length }] }],
+      instances: [
+        {
+          instance: 'gw',
+          lines: lines.length,
+          firstSeq: 1,
+          lastSeq: lines.length,
+          lost: 0,
+          unsignedLines: 0,
+          runs: [
+            { end: 'stop', firstSeq: 1 },
+            { end: 'stop', lastSeq: lines.length },
+          ],
+        },
+      ],
     })
-    expect(describeVerification(verified).at(-1)).toBe('ok: nothing was cut, changed or reordered up to the last checkpoint')
+    expect(describeVerification(verified).at(-1)).toBe(
+      'ok: nothing was cut, changed or reordered up to the last checkpoint',
+    )
   })
 
   it('checks the chain without a key, and says what that is worth', async () => {
@@ -78,36 +121,132 @@ describe('verify', () => {
 describe('an attacker who can write the files', () => {
   type Attack = (log: ReturnType<typeof copyLog>) => void
   const attacks: readonly (readonly [name: string, code: string, attack: Attack])[] = [
-    ['changes a byte', 'chain_broken', ({ file }) => edit(file(2), (lines) => lines.map((line, index) => (index === 3 ? line.replace('acme', 'acmf') : line)))],
-    ['changes the last line of a closed file', 'signature_invalid', ({ file }) => edit(file(3), (lines) => lines.map((line, index) => (index === lines.length - 1 ? line.replace('"stop"', '"xtop"') : line)))],
+    [
+      'changes a byte',
+      'chain_broken',
+      ({ file }) =>
+        edit(file(2), (lines) => lines.map((line, index) => (index === 3 ? line.replace('acme', 'acmf') : line))),
+    ],
+    [
+      'changes the last line of a closed file',
+      'signature_invalid',
+      ({ file }) =>
+        edit(file(3), (lines) =>
+          lines.map((line, index) => (index === lines.length - 1 ? line.replace('"stop"', '"xtop"') : line)),
+        ),
+    ],
     ['removes a line', 'lines_missing', ({ file }) => edit(file(2), (lines) => lines.toSpliced(3, 1))],
     ['repeats a line', 'lines_reordered', ({ file }) => edit(file(2), (lines) => lines.toSpliced(3, 0, lines[3]!))],
-    ['swaps two lines', 'lines_missing', ({ file }) => edit(file(2), (lines) => lines.toSpliced(3, 2, lines[4]!, lines[3]!))],
-    ['adds a line in the middle', 'lines_reordered', ({ file }) => edit(file(2), (lines) => lines.toSpliced(3, 0, lines[3]!.replace('acme', 'evil')))],
-    ['removes a line, renumbers and chains the rest anew', 'signature_invalid', ({ file }) =>
-      edit(file(2), (lines) => rechain(lines.toSpliced(3, 1).map((line, index) => (index < 3 ? line : line.replace(/"seq":(\d+)/, (_all, seq: string) => `"seq":${Number(seq) - 1}`))), prevOf(lines[0]!)))],
-    ['changes a line and chains the file anew', 'signature_invalid', ({ file }) => edit(file(2), (lines) => rechain(lines.map((line, index) => (index === 3 ? line.replace('acme', 'evil') : line)), prevOf(lines[0]!)))],
-    ['changes a line and drops the checkpoint that covers it', 'lines_missing', ({ file }) =>
-      edit(file(2), (lines) => rechain(lines.slice(0, -1).map((line, index) => (index === 3 ? line.replace('acme', 'evil') : line)), prevOf(lines[0]!)))],
+    [
+      'swaps two lines',
+      'lines_missing',
+      ({ file }) => edit(file(2), (lines) => lines.toSpliced(3, 2, lines[4]!, lines[3]!)),
+    ],
+    [
+      'adds a line in the middle',
+      'lines_reordered',
+      ({ file }) => edit(file(2), (lines) => lines.toSpliced(3, 0, lines[3]!.replace('acme', 'evil'))),
+    ],
+    [
+      'removes a line, renumbers and chains the rest anew',
+      'signature_invalid',
+      ({ file }) =>
+        edit(file(2), (lines) =>
+          rechain(
+            lines
+              .toSpliced(3, 1)
+              .map((line, index) =>
+                index < 3 ? line : line.replace(/"seq":(\d+)/, (_all, seq: string) => `"seq":${Number(seq) - 1}`),
+              ),
+            prevOf(lines[0]!),
+          ),
+        ),
+    ],
+    [
+      'changes a line and chains the file anew',
+      'signature_invalid',
+      ({ file }) =>
+        edit(file(2), (lines) =>
+          rechain(
+            lines.map((line, index) => (index === 3 ? line.replace('acme', 'evil') : line)),
+            prevOf(lines[0]!),
+          ),
+        ),
+    ],
+    [
+      'changes a line and drops the checkpoint that covers it',
+      'lines_missing',
+      ({ file }) =>
+        edit(file(2), (lines) =>
+          rechain(
+            lines.slice(0, -1).map((line, index) => (index === 3 ? line.replace('acme', 'evil') : line)),
+            prevOf(lines[0]!),
+          ),
+        ),
+    ],
     ['cuts the head of the first file', 'lines_missing', ({ file }) => edit(file(1), (lines) => lines.slice(2))],
     ['cuts the head of a later file', 'lines_missing', ({ file }) => edit(file(2), (lines) => lines.slice(1))],
-    ['cuts the tail of a file in the middle', 'lines_missing', ({ file }) => edit(file(2), (lines) => lines.slice(0, -1))],
-    ['cuts the tail of a run at a checkpoint', 'lines_missing', ({ file }) => edit(file(4), (lines) => lines.slice(0, 2))],
-    ['cuts a file in the middle of a line', 'lines_missing', ({ file }) => truncateSync(file(3), readFileSync(file(3)).length - 50)],
+    [
+      'cuts the tail of a file in the middle',
+      'lines_missing',
+      ({ file }) => edit(file(2), (lines) => lines.slice(0, -1)),
+    ],
+    [
+      'cuts the tail of a run at a checkpoint',
+      'lines_missing',
+      ({ file }) => edit(file(4), (lines) => lines.slice(0, 2)),
+    ],
+    [
+      'cuts a file in the middle of a line',
+      'lines_missing',
+      ({ file }) => truncateSync(file(3), readFileSync(file(3)).length - 50),
+    ],
     ['empties a file', 'lines_missing', ({ file }) => truncateSync(file(2), 0)],
     ['removes the first file', 'segment_missing', ({ file }) => rmSync(file(1))],
     ['removes a file in the middle', 'segment_missing', ({ file }) => rmSync(file(3))],
-    ['removes a file and renames the rest', 'lines_missing', ({ file }) => [3, 4, 5, 6].forEach((number) => renameSync(file(number), file(number - 1)))],
+    [
+      'removes a file and renames the rest',
+      'lines_missing',
+      ({ file }) => [3, 4, 5, 6].forEach((number) => renameSync(file(number), file(number - 1))),
+    ],
     ['swaps two files', 'lines_missing', ({ file }) => swap(file(2), file(3))],
-    ['puts an earlier file in the place of a later one', 'lines_reordered', ({ file }) => copyFileSync(file(2), file(4))],
+    [
+      'puts an earlier file in the place of a later one',
+      'lines_reordered',
+      ({ file }) => copyFileSync(file(2), file(4)),
+    ],
     ['adds an earlier file at the end', 'lines_reordered', ({ file }) => copyFileSync(file(2), file(7))],
-    ['changes a line, gives the next line the new hash, and leaves the rest', 'chain_broken', ({ file }) =>
-      edit(file(2), (lines) => [...lines.slice(0, 3), ...rechain([lines[3]!.replace('acme', 'evil'), lines[4]!], prevOf(lines[3]!)), ...lines.slice(5)])],
+    [
+      'changes a line, gives the next line the new hash, and leaves the rest',
+      'chain_broken',
+      ({ file }) =>
+        edit(file(2), (lines) => [
+          ...lines.slice(0, 3),
+          ...rechain([lines[3]!.replace('acme', 'evil'), lines[4]!], prevOf(lines[3]!)),
+          ...lines.slice(5),
+        ]),
+    ],
     ['adds half a line to a closed file', 'line_after_close', ({ file }) => appendFileSync(file(2), '{"seq":')],
-    ['adds a line to a closed file', 'line_after_close', ({ file }) => appendFileSync(file(6), rechainAfter(file(6), '"kind":"decision"'))],
-    ['adds a line that is none', 'line_malformed', ({ file }) => edit(file(2), (lines) => lines.toSpliced(3, 0, 'hello\n'))],
-    ['adds bytes that a terminal would obey', 'line_malformed', ({ file }) => edit(file(2), (lines) => lines.toSpliced(3, 0, '{"seq":1,"x":"\x1b[2J"}\n'))],
-    ['copies a file under a second number', 'segment_duplicated', ({ folder, file }) => copyFileSync(file(5), join(folder, 'audit-gw-0000005.jsonl'))],
+    [
+      'adds a line to a closed file',
+      'line_after_close',
+      ({ file }) => appendFileSync(file(6), rechainAfter(file(6), '"kind":"decision"')),
+    ],
+    [
+      'adds a line that is none',
+      'line_malformed',
+      ({ file }) => edit(file(2), (lines) => lines.toSpliced(3, 0, 'hello\n')),
+    ],
+    [
+      'adds bytes that a terminal would obey',
+      'line_malformed',
+      ({ file }) => edit(file(2), (lines) => lines.toSpliced(3, 0, '{"seq":1,"x":"\x1b[2J"}\n')),
+    ],
+    [
+      'copies a file under a second number',
+      'segment_duplicated',
+      ({ folder, file }) => copyFileSync(file(5), join(folder, 'audit-gw-0000005.jsonl')),
+    ],
   ]
 
   it.each(attacks)('%s: %s', async (_name, code, attack) => {
@@ -148,7 +287,14 @@ describe('an attacker who can write the files', () => {
     await writeAll(log, decisions(1200))
     await log.close()
     const file = logFiles(folder)[0]!
-    edit(file, (lines) => rechain(lines.filter((line) => !line.includes('"action":"checkpoint"')).map((line, index) => line.replace(/"seq":\d+/, `"seq":${index + 1}`)), '0'.repeat(64)))
+    edit(file, (lines) =>
+      rechain(
+        lines
+          .filter((line) => !line.includes('"action":"checkpoint"'))
+          .map((line, index) => line.replace(/"seq":\d+/, `"seq":${index + 1}`)),
+        '0'.repeat(64),
+      ),
+    )
     expect((await verify(folder)).fault).toMatchObject({ code: 'checkpoint_missing' })
   })
 
@@ -156,7 +302,10 @@ describe('an attacker who can write the files', () => {
     const log = copyLog()
     const anchor = rawLines(log.file(6)).at(-1)!
     rmSync(log.file(6))
-    expect(await verify(log.folder)).toMatchObject({ ok: true, instances: [{ runs: [{ end: 'stop' }, { end: 'open' }] }] })
+    expect(await verify(log.folder)).toMatchObject({
+      ok: true,
+      instances: [{ runs: [{ end: 'stop' }, { end: 'open' }] }],
+    })
     expect((await verify(log.folder, { anchors: [anchor] })).fault).toMatchObject({ code: 'log_cut' })
   })
 
@@ -172,7 +321,10 @@ describe('an attacker who can write the files', () => {
     const folder = makeFolder()
     const log = await openTestLog(folder, { instance: 'other' })
     await log.close()
-    expect(await verify(folder, { anchors: [rawLines(logFiles(original)[0]!).at(-1)!] })).toMatchObject({ ok: false, fault: { code: 'instance_missing', instance: 'gw' } })
+    expect(await verify(folder, { anchors: [rawLines(logFiles(original)[0]!).at(-1)!] })).toMatchObject({
+      ok: false,
+      fault: { code: 'instance_missing', instance: 'gw' },
+    })
   })
 })
 
@@ -183,7 +335,10 @@ describe('an archived beginning', () => {
     const early = rawLines(log.file(1)).find((line) => line.includes('"action":"checkpoint"'))!
     const archive = makeFolder()
     for (const number of [1, 2]) renameSync(log.file(number), join(archive, `audit-gw-00000${number}.jsonl`))
-    expect((await verify(log.folder)).fault).toMatchObject({ code: 'segment_missing', message: 'files 1 to 2 are missing' })
+    expect((await verify(log.folder)).fault).toMatchObject({
+      code: 'segment_missing',
+      message: 'files 1 to 2 are missing',
+    })
     expect(await verify(log.folder, { fromSegment: 3 })).toMatchObject({ ok: true, instances: [{ firstSegment: 3 }] })
     expect(await verify(log.folder, { anchors: [closing] })).toMatchObject({ ok: true })
     expect(await verify(log.folder, { anchors: [early], fromSegment: 3 })).toMatchObject({ ok: true })
@@ -197,7 +352,9 @@ describe('an archived beginning', () => {
     await makeLog(other)
     const log = copyLog()
     for (const number of [1, 2]) rmSync(log.file(number))
-    expect((await verify(log.folder, { anchors: [rawLines(logFiles(other)[1]!).at(-1)!] })).fault).toMatchObject({ code: 'chain_broken' })
+    expect((await verify(log.folder, { anchors: [rawLines(logFiles(other)[1]!).at(-1)!] })).fault).toMatchObject({
+      code: 'chain_broken',
+    })
   })
 
   it('and a folder that was emptied altogether is continued from the kept head', async () => {
@@ -227,7 +384,9 @@ describe('what can not be verified', () => {
   })
 
   it('an anchor that nobody signed', async () => {
-    const anchor = rawLines(logFiles(original)[1]!).at(-1)!.replace(/"seq":(\d+)/, '"seq":1$1')
+    const anchor = rawLines(logFiles(original)[1]!)
+      .at(-1)!
+      .replace(/"seq":(\d+)/, '"seq":1$1')
     await expect(verify(original, { anchors: [anchor] })).rejects.toMatchObject({ code: 'SALLYPORT_AUDIT_UNREADABLE' })
     await expect(verify(original, { anchors: ['hello'] })).rejects.toMatchObject({ code: 'SALLYPORT_AUDIT_UNREADABLE' })
   })
@@ -238,7 +397,8 @@ describe('the key', () => {
     const { key, privateJwk, publicJwk } = generateAuditKey()
     const pem = key.publicKey.export({ type: 'spki', format: 'pem' }) as string
     const privatePem = key.privateKey.export({ type: 'pkcs8', format: 'pem' }) as string
-    for (const material of [privateJwk, publicJwk, pem, privatePem, `{"keys":[${publicJwk}]}`]) expect(parseVerifyKeys(material, 'k').map(({ id }) => id)).toEqual([key.id])
+    for (const material of [privateJwk, publicJwk, pem, privatePem, `{"keys":[${publicJwk}]}`])
+      expect(parseVerifyKeys(material, 'k').map(({ id }) => id)).toEqual([key.id])
     for (const material of [privateJwk, privatePem]) expect(parseSigningKey(material, 'k').id).toBe(key.id)
     expect(publicJwk).not.toContain('"d"')
   })
@@ -250,12 +410,19 @@ describe('the key', () => {
     ['half a PEM', '-----BEGIN PRIVATE KEY-----\nTUFSS0VS\n-----END PRIVATE KEY-----\n'],
   ])('refuses %s without repeating it', (_name, material) => {
     for (const parse of [parseSigningKey, parseVerifyKeys]) {
-      expect(() => parse(material, 'k')).toThrow(expect.objectContaining({ code: 'SALLYPORT_KEY_UNREADABLE', message: expect.not.stringContaining('TUFSS0VS') as string }))
+      expect(() => parse(material, 'k')).toThrow(
+        expect.objectContaining({
+          code: 'SALLYPORT_KEY_UNREADABLE',
+          message: expect.not.stringContaining('TUFSS0VS') as string,
+        }),
+      )
     }
   })
 
   it('refuses to sign with a public key', () => {
-    expect(() => parseSigningKey(generateAuditKey().publicJwk, 'k')).toThrow(expect.objectContaining({ code: 'SALLYPORT_KEY_UNREADABLE' }))
+    expect(() => parseSigningKey(generateAuditKey().publicJwk, 'k')).toThrow(
+      expect.objectContaining({ code: 'SALLYPORT_KEY_UNREADABLE' }),
+    )
   })
 })
 
