@@ -2,7 +2,7 @@
  * Revocations that every process on the state folder sees within a quarter of a second, and that survive a restart. One file of JSON lines for each
  * day, only ever appended to: no process rewrites what another may be adding to, and a file is deleted days after its last rule has lapsed.
  */
-import { closeSync, existsSync, openSync, readSync, readdirSync, fstatSync, rmSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, readSync, readdirSync, rmSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../clock.ts'
@@ -88,9 +88,7 @@ export async function openRevocations(
 
   function readNewRules(): boolean {
     let added = false
-    // A folder that was deleted holds no new rules; whoever revokes makes it again.
-    const names = existsSync(path) ? readdirSync(path) : []
-    for (const name of names.filter(isDayFile)) {
+    for (const name of listFolder(path).filter(isDayFile)) {
       const reader = readers.get(name) ?? new LineReader(join(path, name))
       readers.set(name, reader)
       for (const line of reader.readNew()) added = addLine(line) || added
@@ -168,6 +166,16 @@ function parseLine(line: string): Revocation | undefined {
     return revocationSchema.parse(JSON.parse(line))
   } catch {
     return undefined
+  }
+}
+
+/** A folder that was deleted holds no new rules; whoever revokes makes it again. */
+function listFolder(path: string): string[] {
+  try {
+    return readdirSync(path)
+  } catch (error) {
+    if (faultCode(error) === 'ENOENT') return []
+    throw error
   }
 }
 
