@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import os from 'node:os'
 import { pino } from 'pino'
+import { type EgressPolicy, SallyportError } from '../policies/index.ts'
 import { createMetrics } from './admin/metrics.ts'
 import { createAdminServer } from './admin/server.ts'
 import { closeEntry, outcomeEntry } from './audit/entry.ts'
@@ -68,6 +69,11 @@ export interface BoundListener {
   readonly address: ListeningAddress
   /** Names this identity in the audit log and in revocations. */
   readonly tokenId: string
+  /**
+   * Another policy for this sandbox: the next connection obeys, and open ones that it no longer allows are cut.
+   * @throws SallyportError `SALLYPORT_POLICY_INVALID` with every fault; then the old one stays
+   */
+  readonly setEgress: (policy: EgressPolicy) => void
   /** Stops listening and cuts what is open through it; idempotent. */
   readonly close: () => Promise<void>
 }
@@ -290,13 +296,19 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     },
 
     bind: async ({ identity: bound, ...where }) => {
-      const identity = identityOf(bound, { nowMs: clock.wallMs(), sets: rules.sets })
-      const forget = bound.egress?.kind === 'resolver' ? policies.define(identity.tokenId, bound.egress) : () => undefined
-      const address = 'path' in where ? ({ kind: 'unix', path: where.path } as const) : ({ kind: 'tcp', host: where.host ?? '127.0.0.1', port: where.port } as const)
-      const { listener, address: listening } = await open(address, identity)
+      if (closing) throw new SallyportError('SALLYPORT_GATEWAY_CLOSED', 'the gateway is closed')
+      const identity = identityOf(bound, clock.wallMs())
+      let forget = policies.define(identity.tokenId, bound.egress ?? { kind: 'deny-all' })
+      const { listener, address } = await open(bindAddress(where), identity).catch((error: unknown) => {
+        forget()
+        throw error
+      })
       return {
-        address: listening,
+        address,
         tokenId: identity.tokenId,
+        setEgress: (policy) => {
+          forget = policies.define(identity.tokenId, policy)
+        },
         close: async () => {
           closedIdentities.add(identity)
           listeners.delete(listener)
@@ -335,6 +347,11 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     drain,
     close: () => (closing ??= close()),
   }
+}
+
+function bindAddress(where: BindAddress): ListeningAddress {
+  if ('path' in where) return { kind: 'unix', path: where.path }
+  return { kind: 'tcp', host: where.host ?? '127.0.0.1', port: where.port }
 }
 
 function counted(log: AuditLog, count: (entry: AuditEntry) => void): AuditLog {

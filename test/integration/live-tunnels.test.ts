@@ -241,6 +241,29 @@ describe('bound listeners', () => {
     await expect(WireClient.connect({ path: socket })).rejects.toThrow()
   })
 
+  test('obey another policy at once: what it no longer allows is cut', async () => {
+    const gateway = await start()
+    const allowed = { kind: 'static', allowedHosts: [`echo.example.test:${echo.port}`] } as const
+    const bound = await gateway.gateway.bind({ port: 0, identity: { sandbox: 'sbx_1', egress: allowed } })
+    const { port } = bound.address as { port: number }
+    const ask = async () => {
+      const client = await WireClient.connect({ port, host: '127.0.0.1' })
+      clients.push(client)
+      client.send(`CONNECT echo.example.test:${echo.port} HTTP/1.1\r\nHost: x\r\n\r\n`)
+      return { client, status: (await client.answer())?.status }
+    }
+    const { client, status } = await ask()
+    expect(status).toBe(200)
+    expect(() => bound.setEgress({ kind: 'static', allowedHosts: ['*'] })).toThrow(expect.objectContaining({ code: 'SALLYPORT_POLICY_INVALID' }))
+    expect((await ask()).status).toBe(200)
+    bound.setEgress({ kind: 'deny-all' })
+    await client.over(1000)
+    expect(await closeReasonOf(gateway)).toBe('policy_changed')
+    expect((await ask()).status).toBe(403)
+    bound.setEgress(allowed)
+    expect((await ask()).status).toBe(200)
+  })
+
   test('a port that is bound is not reachable through the gateway itself', async () => {
     const gateway = await start({ network: { allowPrivate: ['127.0.0.0/8'] } })
     const bound = await gateway.gateway.bind({ port: 0, identity: { sandbox: 'sbx_1', egress: { kind: 'allow-all' } } })

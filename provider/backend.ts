@@ -1,0 +1,46 @@
+/** What a backend is to the provider: it starts a worker behind a wall, with two byte channels through it, and takes it away again. */
+import type net from 'node:net'
+import type { SandboxCapabilities, SandboxEnvironment, SandboxInfo } from './sandbox.ts'
+
+/** What a backend is asked to start. */
+export interface StartRequest {
+  readonly id: string
+  /** Folder of this sandbox on the host (mode 0700): `control/` for the worker's socket, `egress/` for the gateway's. */
+  readonly runtimeFolder: string
+  /** Bearer of the worker, for this sandbox alone. Reaches the worker by file or descriptor, never by argv. */
+  readonly workerToken: string
+  readonly env: Readonly<Record<string, string>>
+  readonly timeoutMs?: number | undefined
+  readonly memoryLimitMb?: number | undefined
+  readonly maxProcesses?: number | undefined
+  /** `owner`, `created-at`, `expires-at` and the caller's own; backends that can keep labels keep these. */
+  readonly labels: Readonly<Record<string, string>>
+  readonly signal?: AbortSignal | undefined
+  /** Registers what undoes a step, last first, when a later one fails. */
+  readonly undo: (step: string, action: () => Promise<void>) => void
+}
+
+/** A started sandbox. */
+export interface StartedSandbox {
+  /** The writable folder, inside. */
+  readonly rootDir: string
+  /** Opens a byte stream to the worker. */
+  readonly connect: () => Promise<net.Socket>
+  /** Resolves when the sandbox is gone by itself. */
+  readonly ended: Promise<void>
+  /** Ends it and waits for the platform; idempotent. */
+  readonly stop: () => Promise<void>
+}
+
+/** One way of making sandboxes. */
+export interface Backend {
+  readonly name: string
+  readonly environment: SandboxEnvironment
+  readonly capabilities: SandboxCapabilities
+  /** @throws SandboxError that says what is missing and the command that installs it */
+  readonly check: () => Promise<void>
+  readonly start: (request: StartRequest) => Promise<StartedSandbox>
+  /** Of sandboxes that any process made, from what the platform and the runtime folder know. */
+  readonly list: () => Promise<readonly SandboxInfo[]>
+  readonly attach: (id: string) => Promise<StartedSandbox | undefined>
+}
