@@ -1,6 +1,5 @@
 /** The examples of docs/clients.md as programs to run: what the page says is what is tested. Only the example's host is replaced. */
 import fs from 'node:fs'
-import path from 'node:path'
 import type { Target } from './fixture.ts'
 import { pythonInterpreter } from './installed.ts'
 import type { Program } from './program.ts'
@@ -38,12 +37,6 @@ export function example(name: string, target: Target, env: Readonly<Record<strin
   return { argv: interpreterOf(name)(text), env }
 }
 
-/** A Java example needs a file by its name; `args` are handed to it. */
-export function javaExample(name: string, target: Target, folder: string, args: readonly string[]): Program {
-  const file = path.join(folder, `${name}.java`)
-  fs.writeFileSync(file, exampleText(name, target))
-  return { argv: ['java', file, ...args] }
-}
 
 function interpreterOf(name: string): (text: string) => Program['argv'] {
   const language = readExamples().find((one) => one.name === name)?.language

@@ -7,11 +7,12 @@ import https from 'node:https'
 import type net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
+import { vi } from 'vitest'
 import type { ConfigInput } from '../../proxy/config/schema.ts'
 import { startTestGateway, type TestGateway } from '../integration/test-gateway.ts'
 import { type Authority, createAuthority } from '../origins/certificates.ts'
 import { type Origin, startEcho } from '../origins/origins.ts'
-import { runProgram, type Program, type ProgramResult } from './program.ts'
+import { PATIENCE_MS, runProgram, type Program, type ProgramResult } from './program.ts'
 
 /** A host with a port for TLS and one for plain HTTP. */
 export interface Target {
@@ -27,6 +28,8 @@ export interface Run extends ProgramResult {
   /** How many connections to the gateway were opened. */
   readonly connections: number
   readonly dialects: readonly string[]
+  /** These lines themselves. */
+  readonly lines: readonly Readonly<Record<string, unknown>>[]
 }
 
 export interface Clients {
@@ -50,6 +53,8 @@ export interface Clients {
   readonly proxyVariables: Readonly<Record<string, string>>
   /** A token that allows what `token` does and has at least `bytes` bytes. */
   longToken(bytes: number): Promise<string>
+  /** Another token that allows the same, found in the audit by `id`. */
+  namedToken(id: string): Promise<string>
   /** Runs a client in the environment of the fixture, with `program.env` laid over it. */
   run(program: Program): Promise<Run>
   /** Does the same for something that runs in this process. */
@@ -65,6 +70,9 @@ export interface ClientsOptions {
   /** Laid over the gateway's configuration. */
   readonly config?: ConfigInput
 }
+
+/** Virtual machines and browsers start slowly on a busy machine. */
+vi.setConfig({ testTimeout: PATIENCE_MS + 10_000 })
 
 export const USER = 'sandbox'
 const ALLOWED_ADDRESS = '127.66.0.1'
@@ -122,6 +130,7 @@ export async function startClients(options: ClientsOptions = {}): Promise<Client
       outcomes: lines.map((line) => String(line['reason'] ?? line['effective'])),
       connections: opened - openedBefore,
       dialects: lines.map((line) => String(line['dialect'])),
+      lines,
     }
   }
 
@@ -129,6 +138,7 @@ export async function startClients(options: ClientsOptions = {}): Promise<Client
     gateway, authority, folder, caFile, proxyUrl, loginUrl, token, allowed, denied, origins, during,
     proxyVariables: { http_proxy: loginUrl, HTTP_PROXY: loginUrl, https_proxy: loginUrl, HTTPS_PROXY: loginUrl, NODE_USE_ENV_PROXY: '1' },
     longToken: (bytes) => gateway.token({ egress, padding: crypto.randomBytes(Math.ceil(bytes / 2)).toString('hex').slice(0, Math.ceil((bytes * 3) / 4)) }),
+    namedToken: (id) => gateway.token({ egress, jti: id }),
     run: (program) => during(() => runProgram({ ...program, cwd: program.cwd ?? ROOT, env: { ...environment, ...program.env } })),
     close: async () => {
       diagnostics.unsubscribe('net.server.socket', onAccepted)
