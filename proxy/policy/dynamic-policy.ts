@@ -52,7 +52,7 @@ export function createDynamicPolicy(options: DynamicPolicyOptions): DynamicPolic
       if (closing.signal.aborted) return UNAVAILABLE
       if (known !== undefined) return known.policy
       if (hasFailed) return UNAVAILABLE
-      return firstAnswer(flight ?? load())
+      return firstAnswer(load())
     },
     version: () => known?.version ?? '',
     close: () => {
@@ -63,7 +63,7 @@ export function createDynamicPolicy(options: DynamicPolicyOptions): DynamicPolic
   }
 
   function load(): Promise<void> {
-    flight = attempt().finally(() => (flight = undefined))
+    flight ??= attempt().finally(() => (flight = undefined))
     return flight
   }
 
@@ -89,7 +89,7 @@ export function createDynamicPolicy(options: DynamicPolicyOptions): DynamicPolic
   }
 
   function refresh(): void {
-    if (flight === undefined) void load()
+    void load()
   }
 
   /** Also while a call is under way that never ends. */

@@ -115,6 +115,8 @@ describe('a side made before its socket', () => {
         return one
       },
     })
+    // In the turn of the connection itself, not later: by then bytes may have come.
+    expect(events[0]).toBe('1 attached')
     await read.promise
     if (!dialled.ok) throw new Error(dialled.reason)
     closing.push(() => dialled.socket.destroy())

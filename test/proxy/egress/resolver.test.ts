@@ -275,6 +275,8 @@ describe('what is kept', () => {
     }
     const asked = server.queries.length
     expect(texts(await resolver.resolve(name('real.example.test')))).toEqual(['192.0.2.1'])
+    // 600 were invented, and 512 are kept: the last ones.
+    expect(await resolver.resolve(name('n1-0.example.test'))).toMatchObject({ ok: false })
     expect(await resolver.resolve(name('n5-99.example.test'))).toMatchObject({ ok: false })
     expect(server.queries.length).toBe(asked)
     await resolver.resolve(name('n0-0.example.test'))
