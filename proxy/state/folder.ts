@@ -24,7 +24,10 @@ export async function openFolder(path: string): Promise<void> {
   const user = process.geteuid?.()
   if (user === undefined) return
   if (stats.uid !== user) {
-    throw unusable(path, `belongs to user ${stats.uid}, and the gateway runs as user ${user}; use a folder of that user`)
+    throw unusable(
+      path,
+      `belongs to user ${stats.uid}, and the gateway runs as user ${user}; use a folder of that user`,
+    )
   }
   if ((stats.mode & WRITABLE_BY_OTHERS) !== 0) {
     throw unusable(path, `can be written by other users; take that away with chmod go-w`)

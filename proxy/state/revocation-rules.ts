@@ -115,7 +115,9 @@ export class RevocationRules {
       const rule = value === undefined ? undefined : this.#lapsed.get(lapsedKey(kind, value))
       return rule !== undefined && identity.issuedAtMs < (rule.issued_before ?? Infinity)
     }
-    return applies('token', identity.tokenId) || applies('sandbox', identity.sandbox) || applies('tenant', identity.tenant)
+    return (
+      applies('token', identity.tokenId) || applies('sandbox', identity.sandbox) || applies('tenant', identity.tenant)
+    )
   }
 }
 

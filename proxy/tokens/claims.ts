@@ -22,7 +22,12 @@ export const MAX_LIFE_SECONDS = 86_400
 /** Claims that hold at some time: whether that is now is asked at every use. */
 export type ReadClaims =
   | { readonly ok: true; readonly identity: Identity; readonly notBeforeMs: number }
-  | { readonly ok: false; readonly reason: CredentialReason; readonly detail: string; readonly known: Partial<Identity> }
+  | {
+      readonly ok: false
+      readonly reason: CredentialReason
+      readonly detail: string
+      readonly known: Partial<Identity>
+    }
 
 const text = z.string().min(1).max(512)
 
@@ -37,7 +42,15 @@ const claimsSchema = z.object({
   jti: text.optional(),
   sandbox: text.optional(),
   tenant: text.optional(),
-  cnf: z.strictObject({ 'x5t#S256': z.string().regex(/^[A-Za-z0-9_-]{43}$/).optional(), ip: z.string().optional() }).optional(),
+  cnf: z
+    .strictObject({
+      'x5t#S256': z
+        .string()
+        .regex(/^[A-Za-z0-9_-]{43}$/)
+        .optional(),
+      ip: z.string().optional(),
+    })
+    .optional(),
 })
 
 /** Reads the claims of a verified token. `hashId` is its id where it has no `jti` and need not. */
@@ -117,7 +130,8 @@ function readBinding(cnf: z.infer<typeof claimsSchema>['cnf']): Binding | undefi
 /** The claim layer, or what is wrong with it. */
 function readClaimLayer(claims: JsonObject, issuer: Issuer, sets: EntrySets): CompiledPolicy | string {
   const listName = issuer.claims.allowedHosts
-  const egress = listName === undefined ? ownMember(claims, 'egress') : readHostList(ownMember(claims, listName), listName)
+  const egress =
+    listName === undefined ? ownMember(claims, 'egress') : readHostList(ownMember(claims, listName), listName)
   if (typeof egress === 'string' && listName !== undefined) return egress
   if (egress === undefined) return { kind: 'deny-all' }
   const policy = parsePolicy(egress, { from: 'token', sets })

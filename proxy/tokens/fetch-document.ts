@@ -42,7 +42,7 @@ async function readBody(response: Response): Promise<Uint8Array> {
   const chunks: Uint8Array[] = []
   let total = 0
   // Counted as decoded, so that a small compressed body can't become a large one. Leaving the loop cancels the rest.
-  for await (const chunk of response.body ?? []) {
+  for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
     total += chunk.byteLength
     if (total > MAX_DOCUMENT_BYTES) throw new DocumentFault(`the answer is larger than ${MAX_DOCUMENT_BYTES} bytes`)
     chunks.push(chunk)

@@ -105,7 +105,8 @@ export function createIdentifier(options: IdentifierOptions): Identifier {
   const gate = createVerifyGate()
 
   function identify(credentials: Credentials, client: ClientInfo): Identified | Promise<Identified> {
-    if (!revocations.isCurrent()) return { ok: false, reason: 'policy_unavailable', detail: 'revocations are not known' }
+    if (!revocations.isCurrent())
+      return { ok: false, reason: 'policy_unavailable', detail: 'revocations are not known' }
     if (client.bound) return judge({ identity: client.bound, notBeforeMs: -Infinity }, client)
     if (credentials.kind === 'none') return { ok: false, reason: 'token_missing' }
     if (credentials.kind === 'malformed') return { ok: false, reason: 'token_malformed', detail: credentials.detail }

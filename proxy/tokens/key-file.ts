@@ -45,7 +45,10 @@ export function secretFile(path: string): KeyDocument {
 }
 
 /** What was left out of a set, in words for the log. */
-export function describeIgnored(set: { readonly ignored: number; readonly firstIgnored: string | undefined }): string | undefined {
+export function describeIgnored(set: {
+  readonly ignored: number
+  readonly firstIgnored: string | undefined
+}): string | undefined {
   return set.ignored === 0 ? undefined : `${set.ignored} keys left out, the first as ${set.firstIgnored ?? 'unusable'}`
 }
 

@@ -2,7 +2,7 @@
  * Which keys of a JWK set may verify a token, and which of them a token's header means. Pure: a set is data, wherever it came from.
  * @see RFC 7517 (JWK), RFC 7518 section 6 (key types), RFC 8037 (Ed25519), RFC 8725 sections 3.1 and 3.5
  */
-import { createPublicKey, hash, type KeyObject, type JsonWebKey } from 'node:crypto'
+import { createPublicKey, hash, type KeyObject } from 'node:crypto'
 import { type Parsed, faulty, parsed } from '../../policies/parsed.ts'
 import { MAX_KEY_ID_LENGTH } from './compact.ts'
 import { ownMember, parseStrictObject } from './strict-json.ts'
@@ -54,7 +54,8 @@ export function parseKeySet(bytes: Uint8Array): Parsed<KeySetContent> {
   let firstIgnored: string | undefined
   for (const [index, entry] of listed.entries()) {
     const key = index < MAX_KEYS ? readKey(entry) : `more than ${MAX_KEYS} keys`
-    const fault = typeof key === 'string' ? key : keys.some((other) => collide(key, other)) ? 'its `kid` again' : undefined
+    const fault =
+      typeof key === 'string' ? key : keys.some((other) => collide(key, other)) ? 'its `kid` again' : undefined
     if (typeof key !== 'string' && fault === undefined) keys.push(key)
     else {
       ignored++
@@ -75,7 +76,9 @@ export function selectKey(
 }
 
 function collide(one: VerificationKey, other: VerificationKey): boolean {
-  return one.kid !== undefined && one.kid === other.kid && one.algorithms.some((name) => other.algorithms.includes(name))
+  return (
+    one.kid !== undefined && one.kid === other.kid && one.algorithms.some((name) => other.algorithms.includes(name))
+  )
 }
 
 /** A usable key, or why it is left out. */
@@ -122,7 +125,7 @@ function importKey(
   let key: KeyObject
   try {
     // Also proves that the point is on the curve.
-    key = createPublicKey({ key: jwk as JsonWebKey, format: 'jwk' })
+    key = createPublicKey({ key: jwk, format: 'jwk' })
   } catch {
     return 'a key that can not be read'
   }

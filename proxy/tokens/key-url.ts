@@ -78,7 +78,7 @@ export function urlKeys(options: {
 
   function loadIn(ms: number): void {
     clearTimeout(timer)
-    timer = setTimeout(load, ms).unref()
+    timer = setTimeout(() => void load(), ms).unref()
   }
 
   /** The set, or what was wrong. */

@@ -103,5 +103,8 @@ function describeBinding(binding: Binding | undefined): object | undefined {
     throw new TypeError('the certificate of a binding is a SHA-256 thumbprint in base64url')
   }
   if (address !== undefined && !parseAddress(address).ok) throw new TypeError('the address of a binding is none')
-  return { ...(certificate !== undefined && { 'x5t#S256': certificate }), ...(address !== undefined && { ip: address }) }
+  return {
+    ...(certificate !== undefined && { 'x5t#S256': certificate }),
+    ...(address !== undefined && { ip: address }),
+  }
 }

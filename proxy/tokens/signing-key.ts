@@ -1,5 +1,13 @@
 /** A key that signs tokens, from wherever it came. The private part stays inside a `KeyObject`, which prints nothing of itself. */
-import { type JsonWebKey, type KeyObject, createHash, createPrivateKey, createPublicKey, createSecretKey, generateKeyPairSync } from 'node:crypto'
+import {
+  type JsonWebKey,
+  type KeyObject,
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  createSecretKey,
+  generateKeyPairSync,
+} from 'node:crypto'
 import { SallyportError } from '../../policies/error.ts'
 import { MIN_RSA_BITS, type TokenAlgorithm } from './key-set.ts'
 import { MIN_SECRET_BYTES } from './key-source.ts'
@@ -49,7 +57,8 @@ export function readSigningKey(
     const stated = given.algorithm ?? jwk?.['alg']
     const algorithm = stated === undefined ? fitting[0] : fitting.find((name) => name === stated)
     const own = jwk?.['kid']
-    if (algorithm !== undefined) return { kid: given.kid ?? (typeof own === 'string' ? own : undefined), algorithm, key }
+    if (algorithm !== undefined)
+      return { kid: given.kid ?? (typeof own === 'string' ? own : undefined), algorithm, key }
   } catch {
     // The cause may quote the key.
     throw new SallyportError('SALLYPORT_KEY_UNREADABLE', 'the private key is neither a private JWK nor PEM')

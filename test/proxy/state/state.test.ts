@@ -1,5 +1,17 @@
 /** The state folder: whose it may be, and handles that only their bearers can open. */
-import { chmodSync, chownSync, mkdtempSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  chownSync,
+  mkdtempSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -55,22 +67,29 @@ describe('the folder', () => {
     }
   })
 
-  test.skipIf(process.geteuid?.() !== 0)('of another user is refused in one line (needs the superuser to make one)', async () => {
-    chownSync(folder, 12_345, 12_345)
-    expect(await refusal(folder)).toMatch(/^state `.*` belongs to user 12345, and the gateway runs as user 0; [^\n]+$/)
-    await expect(openState(folder)).rejects.toThrow('belongs to user 12345')
-    const inner = mkdtempSync(join(tmpdir(), 'state-'))
-    mkdirSync(join(inner, 'revocations'))
-    chownSync(join(inner, 'revocations'), 12_345, 12_345)
-    await expect(openState(inner)).rejects.toThrow('belongs to user 12345')
-    rmSync(inner, { recursive: true })
-  })
+  test.skipIf(process.geteuid?.() !== 0)(
+    'of another user is refused in one line (needs the superuser to make one)',
+    async () => {
+      chownSync(folder, 12_345, 12_345)
+      expect(await refusal(folder)).toMatch(
+        /^state `.*` belongs to user 12345, and the gateway runs as user 0; [^\n]+$/,
+      )
+      await expect(openState(folder)).rejects.toThrow('belongs to user 12345')
+      const inner = mkdtempSync(join(tmpdir(), 'state-'))
+      mkdirSync(join(inner, 'revocations'))
+      chownSync(join(inner, 'revocations'), 12_345, 12_345)
+      await expect(openState(inner)).rejects.toThrow('belongs to user 12345')
+      rmSync(inner, { recursive: true })
+    },
+  )
 
   test('that is a file, or below one, or a broken link, is refused in one line', async () => {
     writeFileSync(join(folder, 'file'), '')
     symlinkSync(join(folder, 'nowhere', 'x'), join(folder, 'link'))
     for (const path of ['file', 'file/below', 'link']) {
-      expect(await refusal(join(folder, path))).toMatch(/^state `.*` (can't be made or read \([A-Z]+\)|is not a folder)$/)
+      expect(await refusal(join(folder, path))).toMatch(
+        /^state `.*` (can't be made or read \([A-Z]+\)|is not a folder)$/,
+      )
     }
   })
 
@@ -170,10 +189,14 @@ describe('a handle', () => {
     expect(await state.handles.open(handle)).toBe(token)
   })
 
-  test.each(['sph_', `sph_${'a'.repeat(31)}`, `sph_${'a'.repeat(33)}`, `sph_${'../'.repeat(10)}aa`, `sph_${'a'.repeat(31)}\n`, `SPH_${'a'.repeat(32)}`])(
-    'spelled %j is none',
-    async (handle) => {
-      expect(await (await open(folder)).handles.open(handle)).toBeUndefined()
-    },
-  )
+  test.each([
+    'sph_',
+    `sph_${'a'.repeat(31)}`,
+    `sph_${'a'.repeat(33)}`,
+    `sph_${'../'.repeat(10)}aa`,
+    `sph_${'a'.repeat(31)}\n`,
+    `SPH_${'a'.repeat(32)}`,
+  ])('spelled %j is none', async (handle) => {
+    expect(await (await open(folder)).handles.open(handle)).toBeUndefined()
+  })
 })

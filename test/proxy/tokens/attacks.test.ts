@@ -38,7 +38,9 @@ describe('a forged signature', () => {
 
   test('by HMAC under the public key, in any of its forms, is no signature', async () => {
     const header = { alg: 'HS256', kid: key.kid, typ: 'egress+jwt' }
-    const input = [header, goodClaims()].map((part) => Buffer.from(JSON.stringify(part)).toString('base64url')).join('.')
+    const input = [header, goodClaims()]
+      .map((part) => Buffer.from(JSON.stringify(part)).toString('base64url'))
+      .join('.')
     for (const secret of publicForms(key)) {
       const forged = `${input}.${createHmac('sha256', secret).update(input).digest('base64url')}`
       expect(await outcomeOf(identifierOf(key), forged)).toBe('token_signature_invalid')
@@ -174,12 +176,18 @@ describe('a flood', () => {
     return token.slice(0, -86) + randomBytes(64).toString('base64url')
   }
 
-  async function tally(tokens: readonly string[], address: (index: number) => string, options = {}): Promise<Record<string, number>> {
+  async function tally(
+    tokens: readonly string[],
+    address: (index: number) => string,
+    options = {},
+  ): Promise<Record<string, number>> {
     const identifier = identifierOf(key, { clock: manualClock(), ...options })
     const outcomes = await Promise.all(
       tokens.map((token, index) => outcomeOf(identifier, token, { address: address(index), port: 1 })),
     )
-    return Object.fromEntries([...new Set(outcomes)].map((word) => [word, outcomes.filter((one) => one === word).length]))
+    return Object.fromEntries(
+      [...new Set(outcomes)].map((word) => [word, outcomes.filter((one) => one === word).length]),
+    )
   }
 
   const tokens = Array.from({ length: 3_000 }, forged)

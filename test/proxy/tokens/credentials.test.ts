@@ -3,7 +3,9 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { MAX_TOKEN_BYTES, readProxyAuthorization, readSocksPassword } from '../../../proxy/tokens/credentials.ts'
 
-const token = fc.stringMatching(/^[A-Za-z0-9_-]{1,40}\.[A-Za-z0-9_-]{1,40}\.[A-Za-z0-9_-]{1,40}$/).filter((text) => !text.startsWith('jwt_'))
+const token = fc
+  .stringMatching(/^[A-Za-z0-9_-]{1,40}\.[A-Za-z0-9_-]{1,40}\.[A-Za-z0-9_-]{1,40}$/)
+  .filter((text) => !text.startsWith('jwt_'))
 const user = fc.string({ unit: 'binary', maxLength: 60 }).filter((text) => !text.includes(':'))
 
 describe('Basic', () => {

@@ -60,7 +60,8 @@ export async function tokenOf(key: SigningKey, more: Partial<MintOptions> = {}):
 
 /** A token with claims and header as they are given, signed with an ES256 key. */
 export function rawToken(key: SigningKey, claims: object | string, header: object | string = {}): string {
-  const members = typeof header === 'string' ? header : JSON.stringify({ alg: 'ES256', kid: key.kid, typ: 'egress+jwt', ...header })
+  const members =
+    typeof header === 'string' ? header : JSON.stringify({ alg: 'ES256', kid: key.kid, typ: 'egress+jwt', ...header })
   const payload = typeof claims === 'string' ? claims : JSON.stringify(claims)
   const input = `${Buffer.from(members).toString('base64url')}.${Buffer.from(payload).toString('base64url')}`
   const signature = sign('sha256', Buffer.from(input), { key: key.key, dsaEncoding: 'ieee-p1363' })
@@ -70,7 +71,15 @@ export function rawToken(key: SigningKey, claims: object | string, header: objec
 /** Claims that are good now. */
 export function goodClaims(more: object = {}): Record<string, unknown> {
   const now = Math.floor(Date.now() / 1000)
-  return { iss: ISSUER, aud: 'sallyport', iat: now - 5, exp: now + 600, jti: 'j1', egress: { kind: 'allow-all' }, ...more }
+  return {
+    iss: ISSUER,
+    aud: 'sallyport',
+    iat: now - 5,
+    exp: now + 600,
+    jti: 'j1',
+    egress: { kind: 'allow-all' },
+    ...more,
+  }
 }
 
 /** Presents a token. */

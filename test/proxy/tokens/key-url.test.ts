@@ -296,7 +296,10 @@ describe('of a set with other keys beside good ones, the good are used:', () => 
     ['an RSA key of 1024 bits', rsa(1024)],
     ['an RSA key of 2040 bits', rsa(2040)],
     ['an RSA key with exponent 1', { ...rsa(2048), e: 'AQ' }],
-    ['the Ed25519 point of order 1', { kty: 'OKP', crv: 'Ed25519', x: Buffer.from([1, ...Array<number>(31).fill(0)]).toString('base64url') }],
+    [
+      'the Ed25519 point of order 1',
+      { kty: 'OKP', crv: 'Ed25519', x: Buffer.from([1, ...Array<number>(31).fill(0)]).toString('base64url') },
+    ],
     ['the Ed25519 point of order 4', { kty: 'OKP', crv: 'Ed25519', x: Buffer.alloc(32).toString('base64url') }],
     [
       'an Ed25519 point of order 8',
@@ -306,7 +309,10 @@ describe('of a set with other keys beside good ones, the good are used:', () => 
         x: Buffer.from('c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa', 'hex').toString('base64url'),
       },
     ],
-    ['a curve that is not served', { ...createPublicKey(generateKeyPairSync('ec', { namedCurve: 'P-384' }).privateKey).export({ format: 'jwk' }) }],
+    [
+      'a curve that is not served',
+      { ...createPublicKey(generateKeyPairSync('ec', { namedCurve: 'P-384' }).privateKey).export({ format: 'jwk' }) },
+    ],
   ])('%s is left out', async (_name, jwk) => {
     const server = await keyServer(servingJson({ keys: [jwk, publicJwk(other)] }))
     expect(await watch(server.url).event()).toMatchObject({ keys: 1 })

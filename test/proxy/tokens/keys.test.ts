@@ -65,7 +65,10 @@ describe('own keys', () => {
     expect(await outcomeOf(gateway, before)).toBe('ok')
 
     const fresh = await cli.rotate('EdDSA')
-    expect(cli.list().map(({ kid, isSigning }) => [kid, isSigning])).toEqual([[fresh.kid, true], [old.kid, false]])
+    expect(cli.list().map(({ kid, isSigning }) => [kid, isSigning])).toEqual([
+      [fresh.kid, true],
+      [old.kid, false],
+    ])
     expect(existsSync(join(folder, 'keys', `${old.kid}.private.jwk`))).toBe(false)
     expect(await outcomeOf(gateway, await tokenOf(await signingKey(cli)))).toBe('ok')
     expect(await outcomeOf(gateway, before)).toBe('ok')
@@ -136,13 +139,18 @@ describe('key files of an issuer', () => {
     ['a short secret and a newline', `${'s'.repeat(31)}\n`, { algorithms: ['HS256'], secretFile: '' }],
   ])('with %s stop the start in one line', (_name, content, entry) => {
     expect(withFile('file', content, entry)).toThrow(
-      expect.objectContaining({ code: 'SALLYPORT_KEY_UNREADABLE', message: expect.not.stringContaining('\n') as string }) as Error,
+      expect.objectContaining({
+        code: 'SALLYPORT_KEY_UNREADABLE',
+        message: expect.not.stringContaining('\n') as string,
+      }) as Error,
     )
   })
 
   test('that are missing stop the start in one line', () => {
     const issuers = [{ issuer: ISSUER, algorithms: ['ES256'] as const, jwks: join(folder, 'missing') }]
-    expect(() => createIdentifier({ issuers, revocations: NOT_REVOKED })).toThrow(/^key set `.*missing`: can't be read \(ENOENT\)$/)
+    expect(() => createIdentifier({ issuers, revocations: NOT_REVOKED })).toThrow(
+      /^key set `.*missing`: can't be read \(ENOENT\)$/,
+    )
   })
 
   test('of a secret: one trailing newline is cut, no more', async () => {
@@ -200,9 +208,9 @@ describe('a token that is minted', () => {
 
   test('that no head can hold is refused', async () => {
     const allowedHosts = Array.from({ length: 1_000 }, (_none, index) => `a-rather-long-name-${index}.example.com`)
-    await expect(
-      mintToken({ key, issuer: ISSUER, egress: { kind: 'static', allowedHosts } }),
-    ).rejects.toMatchObject({ code: 'SALLYPORT_TOKEN_INVALID' })
+    await expect(mintToken({ key, issuer: ISSUER, egress: { kind: 'static', allowedHosts } })).rejects.toMatchObject({
+      code: 'SALLYPORT_TOKEN_INVALID',
+    })
   })
 
   test('with a secret fits SOCKS5', async () => {
@@ -248,5 +256,10 @@ describe('a signing key', () => {
 /** Everything that a logger could make of an error. */
 function printed(fault: unknown): string {
   if (!(fault instanceof Error)) return String(fault)
-  return [fault.message, fault.stack, JSON.stringify(fault), fault.cause === undefined ? '' : printed(fault.cause)].join('\n')
+  return [
+    fault.message,
+    fault.stack,
+    JSON.stringify(fault),
+    fault.cause === undefined ? '' : printed(fault.cause),
+  ].join('\n')
 }

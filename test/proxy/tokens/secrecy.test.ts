@@ -60,7 +60,11 @@ test('neither refusals, nor acceptances, nor key events, nor faults, nor the sta
     `sph_${MARKER}MARK`,
   ]
   for (const token of tokens) {
-    for (const value of [`Bearer ${token}`, `Basic ${Buffer.from(`${MARKER}:${token}`).toString('base64')}`, `${MARKER} ${token}`]) {
+    for (const value of [
+      `Bearer ${token}`,
+      `Basic ${Buffer.from(`${MARKER}:${token}`).toString('base64')}`,
+      `${MARKER} ${token}`,
+    ]) {
       const credentials = readProxyAuthorization(value)
       if (credentials.kind === 'malformed') said.push(credentials)
       said.push(await identifier.identify(credentials, CLIENT))

@@ -62,9 +62,7 @@ describe('token.json', () => {
 
 function identify(sent: SentCredentials): Identified | Promise<Identified> {
   const credentials =
-    sent.kind === 'http'
-      ? readProxyAuthorization(sent.proxyAuthorization)
-      : readSocksPassword(sent.user, sent.password)
+    sent.kind === 'http' ? readProxyAuthorization(sent.proxyAuthorization) : readSocksPassword(sent.user, sent.password)
   return identifier.identify(credentials, client)
 }
 

@@ -176,8 +176,7 @@ function payloadOf(tokenCase: TokenCase, name: string, issuer: CaseIssuer, keys:
       .replaceAll('{ISS}', issuer.issuer)
       .replace(/\{\{now([+-]\d+)\}\}/g, (_all, seconds: string) => String(nowPlus(Number(seconds))))
   }
-  const egress =
-    name === 'hs' ? { kind: 'allow-all' } : { kind: 'static', allowedHosts: ['ok.example.test:*'] }
+  const egress = name === 'hs' ? { kind: 'allow-all' } : { kind: 'static', allowedHosts: ['ok.example.test:*'] }
   const base = {
     iss: issuer.issuer,
     aud: issuer.audience ?? 'sallyport',
@@ -201,7 +200,9 @@ function overlay(base: Members, over: Members, keys: CaseKeys): Members {
 function expand(value: unknown, keys: CaseKeys): unknown {
   if (Array.isArray(value)) return value.map((item) => expand(item, keys))
   if (typeof value !== 'object' || value === null) return value
-  const [[word = '', content] = [], ...more] = Object.entries(value)
+  const [first, ...more] = Object.entries(value)
+  if (first === undefined) return value
+  const [word, content] = first as [string, unknown]
   if (more.length === 0 && typeof content === 'number') {
     if (word === 'now') return nowPlus(content)
     if (word === 'nowText') return String(nowPlus(content))
@@ -247,7 +248,9 @@ function signature(input: string, alg: string, signer: string | undefined, keys:
 }
 
 function hmac(alg: string, secret: Buffer, bytes: Buffer): Buffer {
-  return createHmac(alg === 'HS512' ? 'sha512' : 'sha256', secret).update(bytes).digest()
+  return createHmac(alg === 'HS512' ? 'sha512' : 'sha256', secret)
+    .update(bytes)
+    .digest()
 }
 
 function publicBytes(key: KeyObject, form: string | undefined): Buffer {
