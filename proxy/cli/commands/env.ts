@@ -23,7 +23,7 @@ export function addEnvCommand(host: CommandHost): void {
     usage: 'env',
     description: 'print the variables that make clients go through the gateway',
     examples: [
-      'eval "$(sallyport env --token-file sandbox.token)"',
+      'sallyport env --token-file sandbox.token > sandbox.sh && . ./sandbox.sh',
       'sallyport env --token-file sandbox.token --format docker > sandbox.env && docker run --env-file sandbox.env …',
       'sallyport env --bound --proxy http://127.0.0.1:3128',
     ],
