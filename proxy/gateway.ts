@@ -105,6 +105,7 @@ export interface Gateway {
 /** For a refused client to take its answer. */
 const LINGER_MS = 1000
 const DRAIN_LOOK_MS = 100
+const RECHECK_MS = 100
 
 /**
  * Opens the state folder and the audit log and makes a gateway; it listens nowhere before {@link Gateway.listen}.
@@ -117,7 +118,8 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   for (const note of machineSets.notes) logger.warn({}, note)
 
   let rules = compileRuleset(options.config, machineSets.sets, [])
-  let wayOut = createWayOut(options.config, clock)
+  const onUpstreamFailure = (failure: string) => logger.warn({ upstream: failure }, 'the upstream proxy did not let a connection through')
+  let wayOut = createWayOut(options.config, clock, onUpstreamFailure)
   const settings = () => rules.config
 
   const state = await openState(settings().state, { clock, onFault: (message) => logger.error({}, message) })
@@ -179,8 +181,16 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     network: gate.network,
   }
   const recheckTunnels = () => recheckAll(registry, checks)
+  /** Many policies may change at once: one look at the open tunnels answers all of them, still well within a second. */
+  let lookAhead: NodeJS.Timeout | undefined
+  const recheckSoon = () => {
+    lookAhead ??= setTimeout(() => {
+      lookAhead = undefined
+      void recheckTunnels()
+    }, RECHECK_MS).unref()
+  }
   const stopRevocations = state.revocations.onChange(() => void recheckTunnels())
-  const stopPolicies = policies.onChange(() => void recheckTunnels())
+  const stopPolicies = policies.onChange(recheckSoon)
 
   const watch = (tunnel: Tunnel) => {
     registry.add(tunnel)
@@ -271,6 +281,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     stopWatchingCertificates()
     stopRevocations()
     stopPolicies()
+    clearTimeout(lookAhead)
     await Promise.all([...listeners.keys()].map((listener) => listener.close()))
     await admin.close()
     registry.cutWhere(() => 'drain_deadline')
@@ -322,7 +333,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
 
     reload: async (config) => {
       const next = compileRuleset(config, machineSets.sets, rules.network.own)
-      const nextWayOut = createWayOut(config, clock)
+      const nextWayOut = createWayOut(config, clock, onUpstreamFailure)
       try {
         identifier.replace(config.issuers, next.sets)
         policies.replace(config.policy, machineSets.sets)

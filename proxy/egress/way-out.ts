@@ -12,7 +12,7 @@ import type { Refusal } from '../request.ts'
 import { dial, type DialFailure } from './dial.ts'
 import { parseFixedHosts } from './fixed-hosts.ts'
 import { createResolver, type Resolver } from './resolver.ts'
-import { createUpstream, type Upstream } from './upstream.ts'
+import { createUpstream, type Upstream, type UpstreamFailure } from './upstream.ts'
 
 /** The way out of one configuration. */
 export interface WayOut {
@@ -26,8 +26,11 @@ export interface WayOut {
   readonly close: () => void
 }
 
-/** @throws SallyportError `SALLYPORT_CONFIG_INVALID`, `SALLYPORT_KEY_UNREADABLE` for an upstream whose URL or credentials can't be used */
-export function createWayOut(config: Config, clock: Clock): WayOut {
+/**
+ * `onUpstreamFailure` is told, in words, what an upstream proxy did instead of connecting.
+ * @throws SallyportError `SALLYPORT_CONFIG_INVALID`, `SALLYPORT_KEY_UNREADABLE` for an upstream whose URL or credentials can't be used
+ */
+export function createWayOut(config: Config, clock: Clock, onUpstreamFailure: (failure: string) => void): WayOut {
   const { network, timeouts } = config
   const hosts = parseFixedHosts(network.hosts)
   if (!hosts.ok) throw new SallyportError('SALLYPORT_CONFIG_INVALID', hosts.faults.map((fault) => `network.hosts: ${fault}`).join('\n'))
@@ -42,12 +45,16 @@ export function createWayOut(config: Config, clock: Clock): WayOut {
     }
   }
   const upstream = openUpstream(network.upstream, resolver)
+  const told = <R extends { readonly ok: true } | UpstreamFailure>(outcome: R): R => {
+    if (!outcome.ok) onUpstreamFailure(outcome.upstream)
+    return outcome
+  }
+  const sides = { makeSide: () => Side.outbound(), adopt: (socket: net.Socket) => Side.adopt(socket) }
   return {
     resolver: upstream.resolve === 'here' ? resolver : undefined,
-    dialTunnel: async (permit) =>
-      tunnelOutcome(await upstream.connect(permit, { ...options, makeSide: () => Side.outbound(), adopt: (socket) => Side.adopt(socket) })),
+    dialTunnel: async (permit) => tunnelOutcome(told(await upstream.connect(permit, { ...options, ...sides }))),
     dialPlain: async (permit) => {
-      const outcome = await upstream.forward(permit, options)
+      const outcome = told(await upstream.forward(permit, options))
       if (!outcome.ok || outcome.form.kind === 'origin') return plainOutcome(outcome)
       const { proxyAuthorization } = outcome.form
       return { ...plainOutcome(outcome), upstreamProxy: proxyAuthorization === undefined ? {} : { authorization: proxyAuthorization } }
