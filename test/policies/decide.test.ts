@@ -275,7 +275,7 @@ describe('a permit', () => {
   it('is told from what looks like one', () => {
     expect(isPermit(permit)).toBe(true)
     for (const forged of [
-      { ...permit },
+      { destination: permit.destination, addresses: permit.addresses },
       Object.create(permit),
       structuredClone(factsOf(verdict)),
       null,

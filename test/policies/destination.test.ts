@@ -1,35 +1,31 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
 import { authorityText, destinationOf, hostText, parseAuthority } from '../../policies/index.ts'
 import { readCases } from './read-cases.ts'
 
-interface AuthorityCase {
-  readonly name: string
-  readonly target?: string
-  readonly targetBase64?: string
-  readonly host?: string
-  readonly port?: number
-  readonly reason?: string
-  readonly or?: { readonly reason: string }
-}
+const authorityCase = z.object({
+  name: z.string(),
+  target: z.string().optional(),
+  targetBase64: z.string().optional(),
+  host: z.string().optional(),
+  port: z.number().optional(),
+  reason: z.string().optional(),
+  or: z.object({ reason: z.string() }).optional(),
+})
 
-function rawOf({ target, targetBase64 }: AuthorityCase): string {
+function rawOf({ target, targetBase64 }: z.infer<typeof authorityCase>): string {
   const bytes = targetBase64 === undefined ? Buffer.from(target ?? '', 'utf8') : Buffer.from(targetBase64, 'base64')
   return bytes.toString('latin1')
 }
 
 describe('handed cases of authority.json', () => {
-  it.each(readCases<AuthorityCase>('authority.json').cases.map((item) => [item.name, item] as const))(
-    '%s',
-    (_name, item) => {
-      const parsed = parseAuthority(rawOf(item))
-      const answer = parsed.ok
-        ? { host: hostText(parsed.value), port: parsed.value.port }
-        : { reason: parsed.fault.code }
-      const right = item.reason === undefined ? [{ host: item.host, port: item.port }] : [{ reason: item.reason }]
-      expect([...right, ...(item.or === undefined ? [] : [item.or])]).toContainEqual(answer)
-    },
-  )
+  it.each(readCases('authority.json', authorityCase).map((item) => [item.name, item] as const))('%s', (_name, item) => {
+    const parsed = parseAuthority(rawOf(item))
+    const answer = parsed.ok ? { host: hostText(parsed.value), port: parsed.value.port } : { reason: parsed.fault.code }
+    const right = item.reason === undefined ? [{ host: item.host, port: item.port }] : [{ reason: item.reason }]
+    expect([...right, ...(item.or === undefined ? [] : [item.or])]).toContainEqual(answer)
+  })
 })
 
 describe('parseAuthority', () => {

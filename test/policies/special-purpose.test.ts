@@ -3,8 +3,8 @@ import { judgeAddress, judgeEndpoint, parseNetworkRules, type OwnListener } from
 import { address, network } from './make.ts'
 
 /** Every row of the IANA registries (edition of October 2025): first and last address, and the neighbours if public. */
-const REGISTRY: readonly (readonly [block: string, first: string, last: string, below?: string, above?: string])[] = [
-  ['0.0.0.0/8', '0.0.0.0', '0.255.255.255', undefined, '1.0.0.0'],
+const REGISTRY: readonly (readonly [block: string, first: string, last: string, ...neighbours: string[]])[] = [
+  ['0.0.0.0/8', '0.0.0.0', '0.255.255.255', '1.0.0.0'],
   ['10.0.0.0/8', '10.0.0.0', '10.255.255.255', '9.255.255.255', '11.0.0.0'],
   ['100.64.0.0/10', '100.64.0.0', '100.127.255.255', '100.63.255.255', '100.128.0.0'],
   ['127.0.0.0/8', '127.0.0.0', '127.255.255.255', '126.255.255.255', '128.0.0.0'],
@@ -71,7 +71,7 @@ const REGISTRY: readonly (readonly [block: string, first: string, last: string, 
   ['fe80::/10', 'fe80::', 'febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff'],
   ['fec0::/10', 'fec0::', 'feff:ffff:ffff:ffff:ffff:ffff:ffff:ffff'],
   ['ff00::/8', 'ff00::', 'ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff'],
-  ['outside 2000::/3, below', '1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff', '1fff::', undefined, '2000::'],
+  ['outside 2000::/3, below', '1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff', '1fff::', '2000::'],
   ['outside 2000::/3, above', '4000::', '5eff::', '3fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff'],
   ['64:ff9b:2::/48, beside the NAT64 prefixes', '64:ff9b:2::808:808', '64:ff9b:2::1'],
   ['between ::/96 and mapped', '::1:0:0:1', '::fffe:808:808'],
@@ -92,10 +92,10 @@ function isProhibited(text: string, rules = network()): boolean {
 }
 
 describe('the special-purpose registries', () => {
-  it.each(REGISTRY)('%s is prohibited to its ends, and not beyond', (_block, first, last, below, above) => {
+  it.each(REGISTRY)('%s is prohibited to its ends, and not beyond', (_block, first, last, ...neighbours) => {
     expect(isProhibited(first)).toBe(true)
     expect(isProhibited(last)).toBe(true)
-    for (const neighbour of [below, above]) if (neighbour !== undefined) expect(isProhibited(neighbour)).toBe(false)
+    for (const neighbour of neighbours) expect(isProhibited(neighbour)).toBe(false)
   })
 
   it.each(METADATA)('%s is a metadata service', (text) => {

@@ -1,0 +1,103 @@
+import { describe, expect, it } from 'vitest'
+import { compilePolicy, parseLayerPolicy, parsePolicy, type EgressPolicyData } from '../../policies/index.ts'
+
+const FILE = { from: 'file' } as const
+const TOKEN = { from: 'token' } as const
+
+function faultsOf(result: ReturnType<typeof parsePolicy>): readonly string[] {
+  return result.ok ? [] : result.faults.map(({ path, code }) => `${path} ${code}`)
+}
+
+describe('parsePolicy', () => {
+  it.each([
+    ['deny-all', { kind: 'deny-all' }],
+    ['allow-all', { kind: 'allow-all' }],
+    ['an empty list', { kind: 'static', allowedHosts: [] }],
+    ['both lists', { kind: 'static', allowedHosts: ['*.example.com'], deniedHosts: ['bad.example.com'] }],
+    ['a named policy', { kind: 'named', name: 'ci' }],
+  ])('takes %s', (_sentence, data) => {
+    expect(parsePolicy(data, TOKEN).ok).toBe(true)
+  })
+
+  it.each([
+    ['text', 'allow-all'],
+    ['nothing', undefined],
+    ['null', null],
+    ['a list', ['example.com']],
+    ['an unknown kind', { kind: 'allow' }],
+    ['a kind in another case', { kind: 'Allow-All' }],
+    ['no kind', { allowedHosts: ['example.com'] }],
+    ['a resolver, which no data can be', { kind: 'resolver' }],
+    ['static without a list', { kind: 'static' }],
+    ['a list as text', { kind: 'static', allowedHosts: 'example.com' }],
+    ['a number as entry', { kind: 'static', allowedHosts: ['example.com', 7] }],
+    ['null as denied list', { kind: 'static', allowedHosts: [], deniedHosts: null }],
+    ['an unknown member', { kind: 'allow-all', allowedHosts: ['example.com'] }],
+    ['a misspelt denied list', { kind: 'static', allowedHosts: ['example.com'], deniedHost: ['a.example.com'] }],
+    ['a mode, which a token cannot ask for', { kind: 'deny-all', mode: 'report' }],
+    ['a named policy without a name', { kind: 'named' }],
+    ['a named policy with an empty name', { kind: 'named', name: '' }],
+    ['a kind by way of the prototype', JSON.parse('{"__proto__": {"kind": "allow-all"}}')],
+    ['more entries than a list may hold', { kind: 'static', allowedHosts: Array<string>(10_001).fill('a.example') }],
+  ])('refuses %s', (_sentence, data: unknown) => {
+    const result = parsePolicy(data, TOKEN)
+    expect(result.ok).toBe(false)
+    expect(faultsOf(result).length).toBeGreaterThan(0)
+  })
+
+  it('names every faulty entry of both lists at once', () => {
+    const data = {
+      kind: 'static',
+      allowedHosts: ['ok.example', '*', 'https://x.example'],
+      deniedHosts: ['*.com', 'ok.example'],
+    }
+    expect(faultsOf(parsePolicy(data, FILE))).toEqual([
+      'allowedHosts[1] wildcard_too_wide',
+      'allowedHosts[2] scheme',
+      'deniedHosts[0] wildcard_too_wide',
+    ])
+  })
+
+  it('a Unicode name is for files only', () => {
+    const data = { kind: 'static', allowedHosts: ['b\u00fccher.example'] }
+    expect(parsePolicy(data, FILE).ok).toBe(true)
+    expect(faultsOf(parsePolicy(data, TOKEN))).toEqual(['allowedHosts[0] unicode'])
+  })
+})
+
+describe('parseLayerPolicy', () => {
+  it('enforces unless it is told to report', () => {
+    const modeOf = (data: unknown): unknown => {
+      const layer = parseLayerPolicy(data, FILE)
+      return layer.ok ? layer.value.mode : layer.faults
+    }
+    expect(modeOf({ kind: 'deny-all' })).toBe('enforce')
+    expect(modeOf({ kind: 'static', allowedHosts: [], mode: 'report' })).toBe('report')
+    expect(modeOf({ kind: 'deny-all', mode: 'off' })).toMatchObject([{ path: 'mode' }])
+  })
+})
+
+describe('compilePolicy', () => {
+  it('keeps the canonical texts, each entry once, and cannot be changed', () => {
+    const compiled = compilePolicy(
+      {
+        kind: 'static',
+        allowedHosts: ['API.example.com', 'api.example.com.', '@pypi'],
+        deniedHosts: ['*.Example.com:8443'],
+      },
+      FILE,
+    )
+    if (!compiled.ok || compiled.value.kind !== 'static') throw new Error('it should compile')
+    expect(compiled.value.allowedHosts).toEqual(['api.example.com', '@pypi'])
+    expect(compiled.value.deniedHosts).toEqual(['*.example.com:8443'])
+    expect(Object.isFrozen(compiled.value) && Object.isFrozen(compiled.value.allowedHosts)).toBe(true)
+  })
+
+  it('does not look at the data again', () => {
+    const allowedHosts = ['api.example.com']
+    const data: EgressPolicyData = { kind: 'static', allowedHosts }
+    const compiled = compilePolicy(data, FILE)
+    allowedHosts.push('evil.example')
+    expect(compiled.ok && compiled.value.kind === 'static' && compiled.value.allowedHosts).toEqual(['api.example.com'])
+  })
+})
