@@ -11,15 +11,14 @@ import { beginExchange, type OwnExchange } from './exchange.ts'
 import type { DialledPlain, ForwarderDeps, GoingOut } from './forward.ts'
 import { readHttpHead, type HttpHead } from './http-head.ts'
 import { parseAbsoluteTarget, type AbsoluteTarget } from './http-target.ts'
-import { breakOff, replyThenClose } from './linger.ts'
+import { discardBody, replyThenClose } from './linger.ts'
 import { httpRefusal, refusalReply } from './reply.ts'
 import { mayReuse, ownConnection, type UpstreamAgent, type UpstreamConnection } from './upstream-connection.ts'
 
 /** How many requests may wait for their turn on one connection; apt sends up to 10 at once. */
 const MAX_PIPELINED = 64
-/** How long the rest of a body is read and thrown away once nobody wants it. */
-const DISCARD_MS = 10_000
 const NO_CREDENTIALS: Credentials = { kind: 'none' }
+const NOTHING_FLOWED = { bytesIn: 0, bytesOut: 0 }
 
 interface Incoming {
   readonly req: http.IncomingMessage
@@ -67,13 +66,16 @@ export class ClientConnection {
   /** CONNECT after other requests: the tunnel would begin in the middle of a connection that has been read as requests. */
   refuseConnect(req: http.IncomingMessage): void {
     if (this.#ending) return void this.#socket.destroy()
-    this.#inTurn(() => this.#refuseRaw(this.#unread(req.url), 'method_not_allowed', 'CONNECT needs a connection of its own'))
+    this.#inTurn(() =>
+      this.#refuseRaw(this.#unread(req.url), 'method_not_allowed', 'CONNECT needs a connection of its own'),
+    )
   }
 
   /** The bytes are no HTTP. If that is inside the body of a request on its way, that request is broken off. */
   refuseUnreadable(error: NodeJS.ErrnoException): void {
     if (this.#ending) return
-    if (error.code === 'ECONNRESET' || error.code === 'EPIPE' || this.#socket.destroyed) return void this.#socket.destroy()
+    if (error.code === 'ECONNRESET' || error.code === 'EPIPE' || this.#socket.destroyed)
+      return void this.#socket.destroy()
     const [reason, detail] = unreadable(error.code)
     if (this.#latest?.complete === false && this.#waiting > 0) void this.#refuseInsideBody(reason, detail)
     else this.#inTurn(() => this.#refuseRaw(this.#unread(), reason, detail))
@@ -139,7 +141,7 @@ export class ClientConnection {
       return this.#reply(incoming, { ...progressOf(authorized), ...refusal('audit_unavailable') })
     }
     await this.#exchangeOver(upstream, incoming, head, path, authorized)
-    if (!incoming.req.complete && !this.#socket.destroyed) await discarded(incoming.req, this.#socket)
+    if (!incoming.req.complete && !this.#socket.destroyed) await discardBody(incoming.req, this.#socket)
   }
 
   /** The connection that is open, if this request may use it; else a new one. */
@@ -177,12 +179,22 @@ export class ClientConnection {
   ): Promise<void> {
     const { recordClose, onExchange, clock } = this.#deps
     if (this.#socket.destroyed || this.#ending) {
-      return recordClose(request, authorized, { closeReason: 'client_closed', bytesIn: 0, bytesOut: 0, startedMs })
+      recordClose(request, authorized, { ...NOTHING_FLOWED, closeReason: 'client_closed', startedMs })
+      return
     }
     await new Promise<void>((resolve) => {
       this.#exchange = beginExchange({
-        ...{ req, res, head, path, authorized, upstream },
-        ...{ socket: this.#socket, requestId: request.requestId, agent: this.#agent, isLastAnswer: () => this.#draining, clock },
+        req,
+        res,
+        head,
+        path,
+        authorized,
+        upstream,
+        clock,
+        socket: this.#socket,
+        requestId: request.requestId,
+        agent: this.#agent,
+        isLastAnswer: () => this.#draining,
         onEnd: ({ isLast, ...result }) => {
           this.#exchange = undefined
           if (isLast) this.#ending = true
@@ -191,6 +203,11 @@ export class ClientConnection {
         },
       })
       onExchange?.(request, authorized, this.#exchange)
+    }).catch((error: unknown) => {
+      // One that began ends with the socket, and says so itself.
+      if (this.#exchange === undefined)
+        recordClose(request, authorized, { ...NOTHING_FLOWED, closeReason: 'error', startedMs })
+      throw error
     })
   }
 
@@ -225,7 +242,8 @@ export class ClientConnection {
     if (outcome.reason !== 'token_missing' || !nothingFollowed || !res.shouldKeepAlive) {
       this.#ending = true
       req.resume()
-      return replyThenClose(this.#socket, httpRefusal(outcome, { requestId, head: req.method === 'HEAD' }))
+      replyThenClose(this.#socket, httpRefusal(outcome, { requestId, head: req.method === 'HEAD' }))
+      return
     }
     const { status, phrase, fields, body } = refusalReply(outcome, requestId)
     res.writeHead(status, phrase, [...fields])
@@ -278,17 +296,4 @@ function unreadable(code: string | undefined): readonly [Reason, string] {
   if (code === 'HPE_INVALID_URL') return ['target_malformed', 'the target is not an absolute http:// URL']
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return ['request_malformed', 'the head did not come in time']
   return ['request_malformed', 'the request is not HTTP as RFC 9112 has it']
-}
-
-/** Reads the rest of a body that nobody wants, for a while; then the connection is given up. */
-async function discarded(req: http.IncomingMessage, socket: net.Socket): Promise<void> {
-  await new Promise<void>((resolve) => {
-    const timer = setTimeout(() => breakOff(socket), DISCARD_MS)
-    req.once('close', () => {
-      clearTimeout(timer)
-      resolve()
-    })
-    req.unpipe()
-    req.resume()
-  })
 }

@@ -70,7 +70,12 @@ function parseWhole(text: string): ConnectHead {
   if (line === null) return malformed('the first line is not `CONNECT host:port HTTP/1.1` in CRLF', targetOf(text))
   const target = line[1] ?? ''
   if (!TARGET.test(target)) {
-    return { state: 'refused', reason: 'target_malformed', detail: 'the target is not host:port', target: withoutUser(target) }
+    return {
+      state: 'refused',
+      reason: 'target_malformed',
+      detail: 'the target is not host:port',
+      target: withoutUser(target),
+    }
   }
   return parseFields(text, line[0].length, target, line[2] === '0' ? '1.0' : '1.1')
 }

@@ -8,30 +8,20 @@ import type net from 'node:net'
 
 import type { Clock } from '../clock.ts'
 import type { CloseReason } from '../reasons.ts'
-import type { Authorized } from '../request.ts'
+import { interimBytes, passHead, requestOptions, type OutgoingParts } from './exchange-heads.ts'
 import type { Exchange } from './forward.ts'
-import { interimFields, requestFields, responseFields, trailerFields } from './http-fields.ts'
-import { readFraming, type Framing, type HttpHead } from './http-head.ts'
-import { MAX_HEAD_BYTES } from './connect-head.ts'
+import { trailerFields } from './http-fields.ts'
 import { breakOff, replyThenClose } from './linger.ts'
 import { originFaultReply, replyBytes, type OriginFault } from './reply.ts'
-import type { UpstreamAgent, UpstreamConnection } from './upstream-connection.ts'
 
 /** How many 1xx answers are passed on before the last one; more are a fault of the origin. */
 const MAX_INTERIM_ANSWERS = 16
 
 /** What an exchange is made of. */
-export interface ExchangeParts {
-  readonly req: http.IncomingMessage
+export interface ExchangeParts extends OutgoingParts {
   readonly res: http.ServerResponse
   readonly socket: net.Socket
   readonly requestId: string
-  readonly head: HttpHead
-  /** What to send as the request-target: origin-form or `*`. */
-  readonly path: string
-  readonly authorized: Authorized
-  readonly upstream: UpstreamConnection
-  readonly agent: UpstreamAgent
   readonly clock: Clock
   /** The connection is to be closed after the answer. */
   readonly isLastAnswer: () => boolean
@@ -120,8 +110,8 @@ class RunningExchange implements OwnExchange {
   }
 
   refuse(reply: Buffer): void {
-    if (this.#answered) return this.cut('error')
-    if (this.#ended === undefined) this.#endWith('error', reply)
+    if (this.#answered) this.cut('error')
+    else if (this.#ended === undefined) this.#endWith('error', reply)
   }
 
   #listenToOrigin(): void {
@@ -156,7 +146,10 @@ class RunningExchange implements OwnExchange {
   readonly #onInterim = ({ statusCode, rawHeaders }: http.InformationEvent): void => {
     const { req, res, head, socket } = this.#parts
     this.#interimAnswers += 1
-    if (this.#interimAnswers > MAX_INTERIM_ANSWERS) return this.#originFailed('http_protocol_error')
+    if (this.#interimAnswers > MAX_INTERIM_ANSWERS) {
+      this.#originFailed('http_protocol_error')
+      return
+    }
     // RFC 9110 section 15.2: not to HTTP/1.0. A 100 that nobody waits for says nothing.
     if (req.httpVersion === '1.0' || res.headersSent || (statusCode === 100 && !head.expectsContinue)) return
     socket.write(interimBytes(statusCode, rawHeaders), 'latin1')
@@ -165,19 +158,11 @@ class RunningExchange implements OwnExchange {
   readonly #onResponse = (upRes: http.IncomingMessage): void => {
     const { req, res, isLastAnswer } = this.#parts
     if (this.#ended !== undefined) return
-    const framing = framingOf(upRes)
-    const isOtherVersion = upRes.httpVersionMajor !== 1
-    // A 407 would be taken for the gateway's own.
-    if (framing === undefined || isOtherVersion || upRes.statusCode === 407) return this.#originFailed('http_protocol_error')
-    upRes.on('error', () => this.#brokeOff())
-    if (isLastAnswer()) res.shouldKeepAlive = false
-    try {
-      const { statusCode = 502, httpVersion, rawHeaders } = upRes
-      res.writeHead(statusCode, upRes.statusMessage ?? '', responseFields({ statusCode, httpVersion, rawHeaders }, framing))
-    } catch {
-      // Node's writer is stricter than its reader in a few characters.
-      return this.#originFailed('http_protocol_error')
+    if (!passHead(upRes, res, isLastAnswer())) {
+      this.#originFailed('http_protocol_error')
+      return
     }
+    upRes.on('error', () => this.#brokeOff())
     this.#answered = true
     this.#upRes = upRes
     if (req.method === 'HEAD') upRes.resume()
@@ -189,7 +174,10 @@ class RunningExchange implements OwnExchange {
   }
 
   #onResponseEnd(upRes: http.IncomingMessage): void {
-    if (!upRes.complete) return this.#brokeOff()
+    if (!upRes.complete) {
+      this.#brokeOff()
+      return
+    }
     const { res } = this.#parts
     const trailers = trailerFields(upRes.rawTrailers)
     if (trailers.length > 0) res.addTrailers(trailers)
@@ -198,7 +186,7 @@ class RunningExchange implements OwnExchange {
 
   #onUpstreamError(error: NodeJS.ErrnoException): void {
     // Said before Node takes a reset for the end of an answer without a length. Once the answer is whole, it is about the rest of the request.
-    if (this.#answered) return this.#upRes?.complete === true ? undefined : this.#brokeOff()
+    if (this.#upRes?.complete === true) return
     this.#originFailed(error.code?.startsWith('HPE_') === true ? 'http_protocol_error' : 'connection_terminated')
   }
 
@@ -211,11 +199,16 @@ class RunningExchange implements OwnExchange {
   /** No answer, or none that can be passed on. */
   #originFailed(fault: OriginFault): void {
     if (this.#ended !== undefined) return
-    if (this.#answered) return this.#brokeOff()
     // An origin may close an idle connection at any time. The client knows that of its own connection and tries again, if the request may be repeated.
-    if (this.#reused && this.bytesIn === 0) return this.cut('upstream_closed')
+    const isStale = this.#reused && this.bytesIn === 0
+    if (this.#answered || isStale) {
+      this.#brokeOff()
+      return
+    }
     const { req, requestId, authorized } = this.#parts
-    const reply = replyBytes(originFaultReply(fault, requestId, authorized.destination), { head: req.method === 'HEAD' })
+    const reply = replyBytes(originFaultReply(fault, requestId, authorized.destination), {
+      head: req.method === 'HEAD',
+    })
     this.#endWith(fault === 'connection_terminated' ? 'upstream_closed' : 'error', reply)
   }
 
@@ -255,42 +248,4 @@ class RunningExchange implements OwnExchange {
     this.#ended = { bytesIn: this.bytesIn, bytesOut: this.bytesOut }
     this.#parts.onEnd({ closeReason: reason, ...this.#ended, isLast })
   }
-}
-
-function requestOptions(parts: ExchangeParts): http.RequestOptions {
-  const { req, head, path, authorized, upstream, agent } = parts
-  const { method = 'GET', httpVersion, rawHeaders } = req
-  const route = { method, httpVersion, destination: authorized.destination }
-  const upstreamAuthorization = upstream.upstreamProxy?.authorization
-  return {
-    ...agent.optionsFor(upstream),
-    method,
-    path: upstream.upstreamProxy === undefined ? path : absolutePath(upstream.hostField, path),
-    headers: requestFields(rawHeaders, head, { ...route, upstreamAuthorization }),
-    maxHeaderSize: MAX_HEAD_BYTES,
-    insecureHTTPParser: false,
-    setHost: false,
-  }
-}
-
-/** `OPTIONS *` of an origin is written without a path when a proxy is asked. RFC 9112 section 3.2.4. */
-function absolutePath(host: string, path: string): string {
-  return `http://${host}${path === '*' ? '' : path}`
-}
-
-function framingOf({ rawHeaders }: http.IncomingMessage): Framing | undefined {
-  const lengths = valuesOf(rawHeaders, 'content-length')
-  const encodings = valuesOf(rawHeaders, 'transfer-encoding')
-  return lengths.length > 1 || encodings.length > 1 ? undefined : readFraming(lengths[0], encodings[0])
-}
-
-function valuesOf(rawHeaders: readonly string[], wanted: string): string[] {
-  return rawHeaders.filter((_value, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === wanted)
-}
-
-function interimBytes(statusCode: number, rawHeaders: readonly string[]): string {
-  const fields = interimFields(rawHeaders)
-  const lines = [`HTTP/1.1 ${statusCode} ${http.STATUS_CODES[statusCode] ?? ''}`]
-  for (let index = 0; index < fields.length; index += 2) lines.push(`${fields[index] ?? ''}: ${fields[index + 1] ?? ''}`)
-  return `${lines.join('\r\n')}\r\n\r\n`
 }

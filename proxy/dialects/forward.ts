@@ -102,7 +102,8 @@ export function createForwarder(deps: ForwarderDeps): Forwarder {
   const connections = new Map<net.Socket, ClientConnection>()
   let draining = false
   const server = createServer(deps)
-  const enqueue = (req: http.IncomingMessage, res: http.ServerResponse): void => connections.get(req.socket)?.enqueue(req, res)
+  const enqueue = (req: http.IncomingMessage, res: http.ServerResponse): void =>
+    connections.get(req.socket)?.enqueue(req, res)
   server.on('request', enqueue)
   server.on('checkContinue', enqueue)
   server.on('checkExpectation', enqueue)

@@ -6,9 +6,7 @@
 
 /** How the length of a body is told. */
 export type Framing =
-  | { readonly kind: 'none' }
-  | { readonly kind: 'length'; readonly bytes: number }
-  | { readonly kind: 'chunked' }
+  { readonly kind: 'none' } | { readonly kind: 'length'; readonly bytes: number } | { readonly kind: 'chunked' }
 
 /** What a request head says beside its target. */
 export interface HttpHead {
@@ -43,7 +41,8 @@ export function readHttpHead({ method, httpVersion, rawHeaders }: RawHead): Http
   if (httpVersion !== '1.1' && httpVersion !== '1.0') return malformed('the version is not HTTP/1.0 or HTTP/1.1')
   const values = new Map<Single, string>()
   for (let index = 0; index < rawHeaders.length; index += 2) {
-    const name = SINGLE.find((single) => single === rawHeaders[index]?.toLowerCase())
+    const lowerName = rawHeaders[index]?.toLowerCase()
+    const name = SINGLE.find((single) => single === lowerName)
     if (name === undefined) continue
     if (values.has(name)) return malformed(`more than one ${name} header`)
     values.set(name, rawHeaders[index + 1] ?? '')
@@ -61,7 +60,10 @@ export function readHttpHead({ method, httpVersion, rawHeaders }: RawHead): Http
 }
 
 /** Reads how a body is framed; `undefined` when that is ambiguous or not served. Only `chunked` alone is served as an encoding. */
-export function readFraming(contentLength: string | undefined, transferEncoding: string | undefined): Framing | undefined {
+export function readFraming(
+  contentLength: string | undefined,
+  transferEncoding: string | undefined,
+): Framing | undefined {
   if (transferEncoding !== undefined) {
     return contentLength === undefined && transferEncoding.toLowerCase() === 'chunked' ? { kind: 'chunked' } : undefined
   }

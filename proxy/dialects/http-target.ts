@@ -63,7 +63,11 @@ function originForm(method: string, rest: string): string {
   return rest.startsWith('/') ? rest : `/${rest}`
 }
 
-function refused(reason: Extract<AbsoluteTarget, { ok: false }>['reason'], detail: string, text: string): AbsoluteTarget {
+function refused(
+  reason: Extract<AbsoluteTarget, { ok: false }>['reason'],
+  detail: string,
+  text: string,
+): AbsoluteTarget {
   const [, scheme, authority] = ABSOLUTE.exec(text) ?? []
   const shown = scheme === undefined ? (/^[^?#]*/.exec(text)?.[0] ?? '') : `${scheme}://${authority ?? ''}`
   return { ok: false, reason, detail, requested: shown.replace(/[^/]*@/g, '***@') }

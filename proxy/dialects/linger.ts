@@ -3,10 +3,13 @@
  * never see the answer. So the rest is read and thrown away for a moment.
  * @see RFC 9112 section 9.6
  */
+import type http from 'node:http'
 import type net from 'node:net'
 
 /** How long the client may go on sending after the last answer. */
 const LINGER_MS = 2_000
+/** How long the rest of a body is read once nobody wants it. */
+const DISCARD_MS = 10_000
 
 /** Sends `bytes`, ends the connection and throws away what still comes, for 2 s at most. Whatever else reads from the socket must throw it away as well. */
 export function replyThenClose(socket: net.Socket, bytes: Buffer): void {
@@ -28,4 +31,17 @@ export function breakOff(socket: net.Socket): void {
     // TLS and some streams have no reset; there, the missing close_notify or last chunk says the same.
     socket.destroy()
   }
+}
+
+/** Reads the rest of a body that nobody wants, for a while; then the connection is given up. */
+export async function discardBody(req: http.IncomingMessage, socket: net.Socket): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(() => breakOff(socket), DISCARD_MS)
+    req.once('close', () => {
+      clearTimeout(timer)
+      resolve()
+    })
+    req.unpipe()
+    req.resume()
+  })
 }

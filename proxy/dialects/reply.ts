@@ -48,15 +48,20 @@ export function httpRefusal(refusal: Refusal, options: ReplyOptions & { readonly
 export function refusalReply(refusal: Refusal, requestId: string): Reply {
   const { status, proxyStatus, advice } = describeReason(refusal.reason)
   const details = refusal.detail ?? refusal.reason.replaceAll('_', ' ')
-  return reply(status, reasonPhrase(refusal.reason), { error: refusal.reason, requestId, advice, destination: refusal.destination, detail: refusal.detail }, [
-    'x-deny-reason',
-    refusal.reason,
-    'proxy-status',
-    `${PSEUDONYM}; error=${proxyStatus}; details="${quotable(details)}"`,
-    ...challenges(refusal),
-    ...(status === 405 ? ['allow', ALLOW] : []),
-    ...(status === 429 || status === 503 ? ['retry-after', String(refusal.retryAfterSeconds ?? 1)] : []),
-  ])
+  return reply(
+    status,
+    reasonPhrase(refusal.reason),
+    { error: refusal.reason, requestId, advice, destination: refusal.destination, detail: refusal.detail },
+    [
+      'x-deny-reason',
+      refusal.reason,
+      'proxy-status',
+      `${PSEUDONYM}; error=${proxyStatus}; details="${quotable(details)}"`,
+      ...challenges(refusal),
+      ...(status === 405 ? ['allow', ALLOW] : []),
+      ...(status === 429 || status === 503 ? ['retry-after', String(refusal.retryAfterSeconds ?? 1)] : []),
+    ],
+  )
 }
 
 /** What to tell about an origin that failed. */
@@ -73,7 +78,11 @@ export function replyBytes(reply: Reply, options: ReplyOptions = {}): Buffer {
   for (let index = 0; index < reply.fields.length; index += 2) {
     lines.push(`${reply.fields[index] ?? ''}: ${reply.fields[index + 1] ?? ''}`)
   }
-  lines.push(`connection: ${options.keepOpen === true ? 'keep-alive' : 'close'}`, '', options.head === true ? '' : reply.body)
+  lines.push(
+    `connection: ${options.keepOpen === true ? 'keep-alive' : 'close'}`,
+    '',
+    options.head === true ? '' : reply.body,
+  )
   return Buffer.from(lines.join('\r\n'), 'latin1')
 }
 
@@ -122,5 +131,8 @@ function challenges({ reason }: Refusal): readonly string[] {
 
 /** The inside of a quoted string: printable ASCII, at most 200 characters. RFC 9651 section 3.3.3. */
 function quotable(text: string): string {
-  return text.slice(0, 200).replace(/[^\x20-\x7e]/g, '?').replace(/["\\]/g, '\\$&')
+  return text
+    .slice(0, 200)
+    .replace(/[^\x20-\x7e]/g, '?')
+    .replace(/["\\]/g, '\\$&')
 }

@@ -7,9 +7,7 @@ import { describeReason, type Reason } from '../reasons.ts'
 
 /** A message that is not there yet, is there, or is none. `length` is how many bytes it takes; what follows is the next message, or early data. */
 export type SocksMessage<T> =
-  | { readonly state: 'more' }
-  | ({ readonly state: 'done'; readonly length: number } & T)
-  | SocksRefused
+  { readonly state: 'more' } | ({ readonly state: 'done'; readonly length: number } & T) | SocksRefused
 
 /** A message that is refused. Send `reply` (where there is one) and close. */
 export interface SocksRefused {
@@ -131,7 +129,13 @@ function hostText(addressType: number, host: Buffer): string {
 
 function unknownCommand(target: string): SocksRefused {
   const detail = 'only the command CONNECT is served'
-  return { state: 'refused', reason: 'method_not_allowed', detail, reply: socksReply(REPLY_COMMAND_NOT_SUPPORTED), target }
+  return {
+    state: 'refused',
+    reason: 'method_not_allowed',
+    detail,
+    reply: socksReply(REPLY_COMMAND_NOT_SUPPORTED),
+    target,
+  }
 }
 
 function unknownAddressType(): SocksRefused {

@@ -38,10 +38,13 @@ export function ownConnection(authorized: Authorized, dialled: DialledPlain): Up
  * checked for this very request. (A permit has no addresses only where the operator lets an upstream proxy resolve names.)
  */
 export function mayReuse({ socket, hostField: host, dialled }: UpstreamConnection, authorized: Authorized): boolean {
-  if (socket.destroyed || !socket.writable || !socket.readable || host !== hostField(authorized.destination)) return false
+  if (socket.destroyed || !socket.writable || !socket.readable || host !== hostField(authorized.destination))
+    return false
   const { addresses, destination } = authorized.permit
   if (addresses.length === 0) return true
-  return addresses.some(({ text }) => [text, `${text}:${destination.port}`, `[${text}]:${destination.port}`].includes(dialled))
+  return addresses.some(({ text }) =>
+    [text, `${text}:${destination.port}`, `[${text}]:${destination.port}`].includes(dialled),
+  )
 }
 
 /** Hands to `node:http` the connection that a request names, keeps it between requests, and opens none. */
@@ -74,8 +77,9 @@ export class UpstreamAgent extends http.Agent {
     const socket = this.#fresh.get(id)
     this.#fresh.delete(id)
     if (socket !== undefined) return socket
-    const gone: (error: Error) => void = callback as never
-    gone(Object.assign(new Error('the connection to the origin was closed'), { code: 'ECONNRESET' }))
+    // Typed as if a stream came with an error.
+    const fail = callback as ((error: Error) => void) | undefined
+    fail?.(Object.assign(new Error('the connection to the origin was closed'), { code: 'ECONNRESET' }))
     this.#forget(id)
     return null
   }
@@ -83,10 +87,10 @@ export class UpstreamAgent extends http.Agent {
   /** What an origin says without being asked must not become the answer to the next request. */
   override keepSocketAlive(socket: Duplex): boolean {
     // Typed as void, but documented to answer whether the socket may be kept.
-    const keep: unknown = super.keepSocketAlive(socket)
+    const mayKeep: (socket: Duplex) => unknown = super.keepSocketAlive.bind(this)
     socket.on('data', destroyTalker)
     socket.resume()
-    return keep !== false
+    return mayKeep(socket) !== false
   }
 
   /** Undoes {@link keepSocketAlive}. */

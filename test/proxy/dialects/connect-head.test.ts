@@ -23,14 +23,38 @@ describe('a CONNECT head', () => {
   })
 
   test.each([
-    ['HTTP/1.0 without any header', 'CONNECT a.example:22 HTTP/1.0\r\n\r\n', { version: '1.0', proxyAuthorization: undefined }],
-    ['a header name in any case', `CONNECT a.example:22 HTTP/1.1\r\npROXY-aUTHORIZATION:x\r\n\r\n`, { proxyAuthorization: 'x' }],
-    ['blanks around a value', `CONNECT a.example:22 HTTP/1.1\r\nProxy-Authorization: \t x y \t\r\n\r\n`, { proxyAuthorization: 'x y' }],
+    [
+      'HTTP/1.0 without any header',
+      'CONNECT a.example:22 HTTP/1.0\r\n\r\n',
+      { version: '1.0', proxyAuthorization: undefined },
+    ],
+    [
+      'a header name in any case',
+      `CONNECT a.example:22 HTTP/1.1\r\npROXY-aUTHORIZATION:x\r\n\r\n`,
+      { proxyAuthorization: 'x' },
+    ],
+    [
+      'blanks around a value',
+      `CONNECT a.example:22 HTTP/1.1\r\nProxy-Authorization: \t x y \t\r\n\r\n`,
+      { proxyAuthorization: 'x y' },
+    ],
     ['an empty value', 'CONNECT a.example:22 HTTP/1.1\r\nProxy-Authorization:\r\n\r\n', { proxyAuthorization: '' }],
-    ['a Host that differs, for it is not looked at', 'CONNECT a.example:22 HTTP/1.1\r\nHost: b.example\r\n\r\n', { target: 'a.example:22' }],
+    [
+      'a Host that differs, for it is not looked at',
+      'CONNECT a.example:22 HTTP/1.1\r\nHost: b.example\r\n\r\n',
+      { target: 'a.example:22' },
+    ],
     ['an IPv6 literal', 'CONNECT [2001:db8::1]:443 HTTP/1.1\r\n\r\n', { target: '[2001:db8::1]:443' }],
-    ['bytes above ASCII in a value', 'CONNECT a.example:22 HTTP/1.1\r\nX-Name: \xe9\r\n\r\n', { target: 'a.example:22' }],
-    ['a no-break space at the end of a value, which is no blank', 'CONNECT a.example:22 HTTP/1.1\r\nProxy-Authorization: x\xa0\r\n\r\n', { proxyAuthorization: 'x\xa0' }],
+    [
+      'bytes above ASCII in a value',
+      'CONNECT a.example:22 HTTP/1.1\r\nX-Name: \xe9\r\n\r\n',
+      { target: 'a.example:22' },
+    ],
+    [
+      'a no-break space at the end of a value, which is no blank',
+      'CONNECT a.example:22 HTTP/1.1\r\nProxy-Authorization: x\xa0\r\n\r\n',
+      { proxyAuthorization: 'x\xa0' },
+    ],
   ])('may have %s', (_name, text, expected) => {
     expect(parse(text)).toMatchObject({ state: 'done', ...expected })
   })
@@ -79,13 +103,20 @@ describe('a CONNECT head', () => {
     expect(parse(padded(MAX_HEAD_BYTES))).toMatchObject({ state: 'done', length: MAX_HEAD_BYTES })
     expect(parse(padded(MAX_HEAD_BYTES + 1))).toMatchObject({ state: 'refused', reason: 'head_too_large' })
     expect(parse(padded(MAX_HEAD_BYTES * 2).slice(0, MAX_HEAD_BYTES - 1))).toEqual({ state: 'more' })
-    expect(parse(padded(MAX_HEAD_BYTES * 2).slice(0, MAX_HEAD_BYTES))).toMatchObject({ reason: 'head_too_large', target: 'a.example:443' })
+    expect(parse(padded(MAX_HEAD_BYTES * 2).slice(0, MAX_HEAD_BYTES))).toMatchObject({
+      reason: 'head_too_large',
+      target: 'a.example:443',
+    })
   })
 
   test('that is refused tells its target for the audit, without the user in it', () => {
     expect(parse('CONNECT sbx:s3cr3t@a.example:443 HTTP/1.1\r\n\r\n')).toMatchObject({ target: '***@a.example:443' })
-    expect(parse('CONNECT sbx:s3cr3t@a.example:443 HTTP/1.1\r\nbroken\r\n\r\n')).toMatchObject({ target: '***@a.example:443' })
-    expect(parse('CONNECT sbx:s3cr3t@a.example:443 HTTP/1.1\nHost: a\n\n')).toMatchObject({ target: '***@a.example:443' })
+    expect(parse('CONNECT sbx:s3cr3t@a.example:443 HTTP/1.1\r\nbroken\r\n\r\n')).toMatchObject({
+      target: '***@a.example:443',
+    })
+    expect(parse('CONNECT sbx:s3cr3t@a.example:443 HTTP/1.1\nHost: a\n\n')).toMatchObject({
+      target: '***@a.example:443',
+    })
   })
 })
 
@@ -97,11 +128,14 @@ describe('the target', () => {
     reason?: string
     wireReasons?: string[]
   }[]) {
-    const raw = given.targetBase64 === undefined ? Buffer.from(given.target ?? '', 'utf8') : Buffer.from(given.targetBase64, 'base64')
+    const raw =
+      given.targetBase64 === undefined
+        ? Buffer.from(given.target ?? '', 'utf8')
+        : Buffer.from(given.targetBase64, 'base64')
     test(`${name}: never read as another target`, () => {
       const head = parseConnectHead(Buffer.concat([latin1('CONNECT '), raw, latin1(' HTTP/1.1\r\n\r\n')]))
       if (head.state === 'done') expect(head.target).toBe(raw.toString('latin1'))
-      else expect(head).toMatchObject({ state: 'refused', reason: expect.toSatisfy((found: string) => (wireReasons ?? [reason]).includes(found)) })
+      else expect(wireReasons ?? [reason]).toContain(head.state === 'refused' ? head.reason : head.state)
     })
   }
 })
@@ -154,7 +188,14 @@ describe('a head in pieces', () => {
 describe('beside the parser of Node', () => {
   let server: http.Server
   let settle: (seen: Seen) => void = () => undefined
-  type Seen = { readonly url: string; readonly version: string; readonly authorization: string | undefined; readonly early: string } | 'refused'
+  type Seen =
+    | {
+        readonly url: string
+        readonly version: string
+        readonly authorization: string | undefined
+        readonly early: string
+      }
+    | 'refused'
 
   beforeAll(async () => {
     server = http.createServer({ maxHeaderSize: 64 * 1024 }, (_req, res) => {
@@ -207,10 +248,57 @@ describe('beside the parser of Node', () => {
   }
 
   const pieces = [
-    'CONNECT ', 'CONNECT', ' HTTP/1.1\r\n', ' HTTP/1.0\r\n', '\r\n', '\n', '\r', ' ', '\t', ':', '\0', '\x7f', '\x80', '\xff', '\x0b', '\x1b',
-    'Host: a\r\n', 'Proxy-Authorization: Basic eA==\r\n', 'Content-Length: 0\r\n', 'Transfer-Encoding: chunked\r\n', 'Connection: close\r\n',
-    'Connection: upgrade\r\nUpgrade: h2c\r\n', 'Content_Length: 3\r\n', 'Expect: 100-continue\r\n', 'X-Empty:\r\n', 'X: \x80\r\n', '\r\n folded\r\n', '[::1]:443', '*', '%', '@', '/',
-    '?', '#', ',', ';', '=', '~', '!', '$', '&', "'", '(', '"', '\\', '<', '{', '|', '^', '`', 'Kelvin\u212a'.slice(0, 6),
+    'CONNECT ',
+    'CONNECT',
+    ' HTTP/1.1\r\n',
+    ' HTTP/1.0\r\n',
+    '\r\n',
+    '\n',
+    '\r',
+    ' ',
+    '\t',
+    ':',
+    '\0',
+    '\x7f',
+    '\x80',
+    '\xff',
+    '\x0b',
+    '\x1b',
+    'Host: a\r\n',
+    'Proxy-Authorization: Basic eA==\r\n',
+    'Content-Length: 0\r\n',
+    'Transfer-Encoding: chunked\r\n',
+    'Connection: close\r\n',
+    'Connection: upgrade\r\nUpgrade: h2c\r\n',
+    'Content_Length: 3\r\n',
+    'Expect: 100-continue\r\n',
+    'X-Empty:\r\n',
+    'X: \x80\r\n',
+    '\r\n folded\r\n',
+    '[::1]:443',
+    '*',
+    '%',
+    '@',
+    '/',
+    '?',
+    '#',
+    ',',
+    ';',
+    '=',
+    '~',
+    '!',
+    '$',
+    '&',
+    "'",
+    '(',
+    '"',
+    '\\',
+    '<',
+    '{',
+    '|',
+    '^',
+    '`',
+    'Kelvin\u212a'.slice(0, 6),
   ].map(latin1)
   const bases = [
     PLAIN,
@@ -221,14 +309,19 @@ describe('beside the parser of Node', () => {
   const mutation = fc.record({
     at: fc.double({ min: 0, max: 1, noNaN: true }),
     remove: fc.integer({ min: 0, max: 3 }),
-    insert: fc.oneof(fc.constantFrom(...pieces), fc.uint8Array({ minLength: 0, maxLength: 2 }).map((bytes) => Buffer.from(bytes))),
+    insert: fc.oneof(
+      fc.constantFrom(...pieces),
+      fc.uint8Array({ minLength: 0, maxLength: 2 }).map((bytes) => Buffer.from(bytes)),
+    ),
   })
-  const mutant = fc.tuple(fc.constantFrom(...bases), fc.array(mutation, { minLength: 0, maxLength: 4 })).map(([base, mutations]) =>
-    mutations.reduce((bytes, { at, remove, insert }) => {
-      const index = Math.floor(at * (bytes.length + 1))
-      return Buffer.concat([bytes.subarray(0, index), insert, bytes.subarray(index + remove)])
-    }, base),
-  )
+  const mutant = fc
+    .tuple(fc.constantFrom(...bases), fc.array(mutation, { minLength: 0, maxLength: 4 }))
+    .map(([base, mutations]) =>
+      mutations.reduce((bytes, { at, remove, insert }) => {
+        const index = Math.floor(at * (bytes.length + 1))
+        return Buffer.concat([bytes.subarray(0, index), insert, bytes.subarray(index + remove)])
+      }, base),
+    )
 
   test('whatever is accepted here is accepted there and read the same', async () => {
     let accepted = 0
@@ -254,7 +347,9 @@ describe('beside the parser of Node', () => {
   })
 
   test('the oracle is awake: what only it accepts is told apart', async () => {
-    expect(await askNode(latin1('CONNECT a.example:443 HTTP/1.1\r\nContent-Length: 0\r\n\r\n'))).toMatchObject({ url: 'a.example:443' })
+    expect(await askNode(latin1('CONNECT a.example:443 HTTP/1.1\r\nContent-Length: 0\r\n\r\n'))).toMatchObject({
+      url: 'a.example:443',
+    })
     expect(await askNode(latin1('CONNECT a.example:443 HTTP/1.1\r\nbroken\r\n\r\n'))).toBe('refused')
   })
 })

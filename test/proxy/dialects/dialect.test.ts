@@ -33,7 +33,13 @@ describe('the first bytes', () => {
   })
 
   test('once told, more bytes change nothing', () => {
-    for (const text of ['CONNECT a:1 HTTP/1.1', 'GET http://a/ HTTP/1.1', 'CONNECTS x', '\x05\x02\x00\x02', '\x16\x03\x01\x00']) {
+    for (const text of [
+      'CONNECT a:1 HTTP/1.1',
+      'GET http://a/ HTTP/1.1',
+      'CONNECTS x',
+      '\x05\x02\x00\x02',
+      '\x16\x03\x01\x00',
+    ]) {
       const whole = sniffText(text)
       for (let size = 1; size <= text.length; size++) expect([whole, 'more']).toContain(sniffText(text.slice(0, size)))
     }

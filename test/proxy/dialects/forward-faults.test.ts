@@ -25,7 +25,8 @@ async function origin(script: (socket: net.Socket, connection: OriginConnection)
   harness.ports.set('a.example', await made.start())
   return made
 }
-const get = (path = '/', fields = ''): string => `GET http://a.example${path} HTTP/1.1\r\nHost: a\r\n${GOOD}${fields}\r\n`
+const get = (path = '/', fields = ''): string =>
+  `GET http://a.example${path} HTTP/1.1\r\nHost: a\r\n${GOOD}${fields}\r\n`
 
 describe('an answer that is no HTTP', () => {
   test.each([
@@ -40,12 +41,18 @@ describe('an answer that is no HTTP', () => {
     ['a negative length', 'HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nok'],
     ['an encoding that is not undone here', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nok'],
     ['an encoding below chunked', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n'],
-    ['two encodings', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n'],
+    [
+      'two encodings',
+      'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n',
+    ],
     ['a folded header', 'HTTP/1.1 200 OK\r\nX-A: 1\r\n folded\r\nContent-Length: 2\r\n\r\nok'],
     ['a folded length', 'HTTP/1.1 200 OK\r\nContent-Length:\r\n 2\r\n\r\nok'],
     ['a head of more than 32 KiB', `HTTP/1.1 200 OK\r\nX-A: ${'x'.repeat(33_000)}\r\nContent-Length: 2\r\n\r\nok`],
     ['bare line feeds', 'HTTP/1.1 200 OK\nContent-Length: 2\n\nok'],
-    ['a bare carriage return in a header', 'HTTP/1.1 200 OK\r\nX-A: 1\rX-Deny-Reason: x\r\nContent-Length: 2\r\n\r\nok'],
+    [
+      'a bare carriage return in a header',
+      'HTTP/1.1 200 OK\r\nX-A: 1\rX-Deny-Reason: x\r\nContent-Length: 2\r\n\r\nok',
+    ],
     ['a bare line feed in a header', 'HTTP/1.1 200 OK\r\nX-A: 1\nX-Deny-Reason: x\r\nContent-Length: 2\r\n\r\nok'],
     ['a NUL in a header', 'HTTP/1.1 200 OK\r\nX-A: a\0b\r\nContent-Length: 2\r\n\r\nok'],
     ['a control character in the reason', 'HTTP/1.1 200 O\x1bK\r\nContent-Length: 2\r\n\r\nok'],
@@ -54,8 +61,14 @@ describe('an answer that is no HTTP', () => {
     ['a status below 100', 'HTTP/1.1 099 Low\r\nContent-Length: 2\r\n\r\nok'],
     ['a status of four digits', 'HTTP/1.1 2000 OK\r\nContent-Length: 2\r\n\r\nok'],
     ['HTTP/2', 'HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok'],
-    ['a switch of protocols', 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x02hi'],
-    ['a challenge in the name of the gateway', 'HTTP/1.1 407 Auth\r\nProxy-Authenticate: Basic realm="give"\r\nContent-Length: 2\r\n\r\nok'],
+    [
+      'a switch of protocols',
+      'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n\x81\x02hi',
+    ],
+    [
+      'a challenge in the name of the gateway',
+      'HTTP/1.1 407 Auth\r\nProxy-Authenticate: Basic realm="give"\r\nContent-Length: 2\r\n\r\nok',
+    ],
     ['1xx without end', 'HTTP/1.1 102 Processing\r\n\r\n'.repeat(100)],
   ])('%s: 502, no denial, and the connection ends', async (_name, bytes) => {
     await origin(replyWith(bytes))
@@ -67,7 +80,9 @@ describe('an answer that is no HTTP', () => {
     expect(answers[0]).toMatch(/^HTTP\/1\.1 502 Bad Gateway\r\n/)
     expect(answers[0]?.toLowerCase()).toContain('proxy-status: sallyport; error=http_protocol_error\r\n')
     expect(answers[0]?.toLowerCase()).not.toMatch(/x-deny-reason|proxy-authenticate|\r\nx-a:/)
-    expect(answers[0]).toMatch(/\{"error":"http_protocol_error","host":"a\.example","port":80,"request_id":"req-1",[^\r]*\}\n$/)
+    expect(answers[0]).toMatch(
+      /\{"error":"http_protocol_error","host":"a\.example","port":80,"request_id":"req-1",[^\r]*\}\n$/,
+    )
     expect(harness.closes).toMatchObject([{ result: { closeReason: 'error' } }])
   })
 
@@ -97,7 +112,9 @@ describe('an answer that is no HTTP', () => {
   test('while the client still sends: it gets the 502 all the same', async () => {
     await origin(replyWith('nonsense\r\n\r\n', 'end'))
     const client = await harness.connect()
-    client.send(`POST http://a.example/ HTTP/1.1\r\nHost: a\r\n${GOOD}Content-Length: 3000000\r\n\r\n${'x'.repeat(2_000_000)}`)
+    client.send(
+      `POST http://a.example/ HTTP/1.1\r\nHost: a\r\n${GOOD}Content-Length: 3000000\r\n\r\n${'x'.repeat(2_000_000)}`,
+    )
     expect(await client.answer()).toMatchObject({ status: '502' })
     client.destroy()
   })
@@ -109,7 +126,11 @@ describe('an answer that breaks off', () => {
     ['before its length, by a reset', 'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this', 'reset'],
     ['in the middle of its chunks', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nonly this\r\n', 'end'],
     ['in the middle of a chunk', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n99\r\nonly this', 'end'],
-    ['before the end of its trailers', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nonly this\r\n0\r\nX-A: 1\r\n', 'end'],
+    [
+      'before the end of its trailers',
+      'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nonly this\r\n0\r\nX-A: 1\r\n',
+      'end',
+    ],
     ['by a chunk that is none', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nonly this\r\nzz\r\n', 'end'],
     ['by a chunk with a sign', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nonly this\r\n-1\r\n', 'end'],
     ['without length or chunks, by a reset', 'HTTP/1.1 200 OK\r\n\r\nonly this', 'reset'],
@@ -125,14 +146,17 @@ describe('an answer that breaks off', () => {
     expect(harness.closes).toMatchObject([{ result: { closeReason: 'upstream_closed' } }])
   })
 
-  test.each(broken)('%s is a reset for a client of HTTP/1.0, to which an end would look whole', async (_name, bytes, how) => {
-    await origin(replyWith(bytes, how))
-    const client = await harness.connect()
-    const failed = new Promise<NodeJS.ErrnoException>((resolve) => client.socket.once('error', resolve))
-    client.send(`GET http://a.example/ HTTP/1.0\r\n${GOOD}\r\n`)
-    expect((await failed).code).toBe('ECONNRESET')
-    expect(client.ended).toBe(false)
-  })
+  test.each(broken)(
+    '%s is a reset for a client of HTTP/1.0, to which an end would look whole',
+    async (_name, bytes, how) => {
+      await origin(replyWith(bytes, how))
+      const client = await harness.connect()
+      const failed = new Promise<NodeJS.ErrnoException>((resolve) => client.socket.once('error', resolve))
+      client.send(`GET http://a.example/ HTTP/1.0\r\n${GOOD}\r\n`)
+      expect((await failed).code).toBe('ECONNRESET')
+      expect(client.ended).toBe(false)
+    },
+  )
 })
 
 describe('an answer that goes on', () => {
@@ -229,7 +253,9 @@ describe('a gateway that can not', () => {
     const answer = await client.answer()
     expect(answer).toMatchObject({ status: '502' })
     expect(answer.all('x-deny-reason')).toEqual(['connect_refused'])
-    expect(harness.decisions).toMatchObject([{ outcome: { ok: false, reason: 'connect_refused', destination: { port: 80 } } }])
+    expect(harness.decisions).toMatchObject([
+      { outcome: { ok: false, reason: 'connect_refused', destination: { port: 80 } } },
+    ])
   })
 
   test('write its audit line sends nothing out', async () => {
@@ -241,6 +267,24 @@ describe('a gateway that can not', () => {
     expect(seen.got.join('')).toBe('')
     await harness.until(() => harness.upstreams.size === 0)
     harness.closes.push({} as never)
+  })
+
+  test('keep account of a request breaks it off, and writes that down once', async () => {
+    const seen = await origin(() => undefined)
+    const failing = new Harness({
+      onExchange: () => {
+        throw new Error('planted')
+      },
+    })
+    failing.ports.set('a.example', harness.ports.get('a.example') ?? 1)
+    await failing.start()
+    const client = await failing.connect()
+    client.send(get())
+    expect(await client.rest()).toBe('')
+    await failing.until(() => failing.closes.length === 1)
+    await failing.stop()
+    await seen.until(() => seen.sockets.length > 0 && seen.sockets.every(({ destroyed }) => destroyed))
+    expect([failing.closes.length, failing.faults.length, failing.released]).toEqual([1, 1, failing.admitted])
   })
 
   test.each(['authorize', 'dialPlain'] as const)('%s refuses', async (step) => {

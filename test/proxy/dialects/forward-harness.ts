@@ -3,7 +3,13 @@ import { once } from 'node:events'
 import net from 'node:net'
 import { decideAddresses, hostText, parseAuthority } from '../../../policies/index.ts'
 import { systemClock } from '../../../proxy/clock.ts'
-import { createForwarder, type Exchange, type ExchangeResult, type Forwarder, type ForwarderDeps } from '../../../proxy/dialects/forward.ts'
+import {
+  createForwarder,
+  type Exchange,
+  type ExchangeResult,
+  type Forwarder,
+  type ForwarderDeps,
+} from '../../../proxy/dialects/forward.ts'
 import type { Authorized, ConnectionRequest, Refusal } from '../../../proxy/request.ts'
 import { address, EVERYWHERE, OPEN } from '../egress/permits.ts'
 
@@ -47,7 +53,10 @@ export class Harness {
       dialPlain: async (permit) => {
         this.dials++
         const socket = net.connect(this.ports.get(hostText(permit.destination)) ?? 1, '127.0.0.1')
-        const failed = await Promise.race([once(socket, 'connect').then(() => false), once(socket, 'error').then(() => true)]).catch(() => true)
+        const failed = await Promise.race([
+          once(socket, 'connect').then(() => false),
+          once(socket, 'error').then(() => true),
+        ]).catch(() => true)
         if (failed) return { ok: false, reason: 'connect_refused' }
         this.upstreams.add(socket)
         socket.once('close', () => {
@@ -93,9 +102,14 @@ export class Harness {
   }
 
   async connect(): Promise<RawClient> {
-    const socket = net.connect({ port: (this.#listener.address() as net.AddressInfo).port, host: '127.0.0.1', allowHalfOpen: true })
+    return new RawClient(await this.open())
+  }
+
+  async open(): Promise<net.Socket> {
+    const { port } = this.#listener.address() as net.AddressInfo
+    const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true })
     await once(socket, 'connect')
-    return new RawClient(socket)
+    return socket
   }
 
   /** Resolves once `condition` holds; it is looked at whenever something is recorded. */
@@ -128,8 +142,14 @@ export class Harness {
     const verdict = decideAddresses(OPEN, destination, [address(this.address)], EVERYWHERE)
     if (verdict.effective === 'deny') return { ok: false, reason: verdict.reason, destination }
     this.admitted++
-    const identity = { tokenId: 't', issuer: 'i', keyId: undefined, sandbox: 's', tenant: undefined } as Authorized['identity']
-    const place = { addBytes: () => false, release: () => void this.released++ }
+    const identity = {
+      tokenId: 't',
+      issuer: 'i',
+      keyId: undefined,
+      sandbox: 's',
+      tenant: undefined,
+    } as Authorized['identity']
+    const place = { addBytes: () => false, release: () => (this.released += 1) }
     return { ok: true, identity, destination, permit: verdict.permit, expiresAtMs: Infinity, place }
   }
 }
@@ -181,7 +201,8 @@ export class RawClient {
         this.#received = this.#received.slice(end)
         return taken
       }
-      if (this.ended || this.closed) throw new Error(`ended before ${String(pattern)}: ${JSON.stringify(this.#received.slice(0, 2_000))}`)
+      if (this.ended || this.closed)
+        throw new Error(`ended before ${String(pattern)}: ${JSON.stringify(this.#received.slice(0, 2_000))}`)
       await new Promise<void>((resolve) => this.#waiters.push(resolve))
     }
   }
@@ -192,7 +213,8 @@ export class RawClient {
     const answer = readAnswer(head)
     const length = answer.all('content-length')[0]
     if (options.head === true || ['204', '304'].includes(answer.status) || answer.status.startsWith('1')) return answer
-    if (answer.all('transfer-encoding')[0] === 'chunked') return { ...answer, body: dechunk(await this.take(/^(?:[0-9a-f]+\r\n[^]*?\r\n)*?0\r\n(?:[^\r\n]+\r\n)*\r\n/)) }
+    if (answer.all('transfer-encoding')[0] === 'chunked')
+      return { ...answer, body: dechunk(await this.take(/^(?:[0-9a-f]+\r\n[^]*?\r\n)*?0\r\n(?:[^\r\n]+\r\n)*\r\n/)) }
     if (length === undefined) return { ...answer, body: await this.rest() }
     return { ...answer, body: length === '0' ? '' : await this.take(new RegExp(`^[^]{${length}}`)) }
   }
@@ -222,7 +244,9 @@ function readAnswer(head: string): Answer {
   const [statusLine = '', ...lines] = head.slice(0, -4).split('\r\n')
   const [, status = '', phrase = ''] = /^HTTP\/1\.1 ([0-9]{3}) (.*)$/.exec(statusLine) ?? []
   const all = (name: string): string[] =>
-    lines.filter((line) => line.toLowerCase().startsWith(`${name}:`)).map((line) => line.slice(line.indexOf(':') + 1).trim())
+    lines
+      .filter((line) => line.toLowerCase().startsWith(`${name}:`))
+      .map((line) => line.slice(line.indexOf(':') + 1).trim())
   return { head, status, phrase, all, body: '' }
 }
 
@@ -254,11 +278,14 @@ export class RawOrigin {
       socket.on('error', () => undefined)
       socket.on('end', () => socket.end())
       socket.on('data', (bytes) => {
-        this.got[index] += bytes.toString('latin1')
+        this.got[index] = `${this.got[index] ?? ''}${bytes.toString('latin1')}`
         this.#wake()
       })
       socket.on('close', () => this.#wake())
-      script(socket, { got: () => this.got[index] ?? '', until: (condition) => this.until(() => condition(this.got[index] ?? '')) })
+      script(socket, {
+        got: () => this.got[index] ?? '',
+        until: (condition) => this.until(() => condition(this.got[index] ?? '')),
+      })
     })
   }
 

@@ -20,7 +20,10 @@ afterEach(async () => {
   expect(harness.released).toBe(harness.admitted)
 })
 
-async function origin(script: (socket: net.Socket, connection: OriginConnection) => void, name = 'a.example'): Promise<RawOrigin> {
+async function origin(
+  script: (socket: net.Socket, connection: OriginConnection) => void,
+  name = 'a.example',
+): Promise<RawOrigin> {
   const made = new RawOrigin(script)
   origins.push(made)
   harness.ports.set(name, await made.start())
@@ -33,14 +36,25 @@ describe('a request', () => {
   test('reaches the origin in origin-form with the Host of its target, without what is not for it', async () => {
     const seen = await origin(replyWith(OK))
     const client = await harness.connect()
-    client.send(get('/x?q=1', 'Proxy-Connection: keep-alive\r\nConnection: close, X-Secret\r\nX-Secret: 1\r\nProxy: http://evil/\r\nTE: trailers\r\nX-Kept: yes\r\n'))
+    client.send(
+      get(
+        '/x?q=1',
+        'Proxy-Connection: keep-alive\r\nConnection: close, X-Secret\r\nX-Secret: 1\r\nProxy: http://evil/\r\nTE: trailers\r\nX-Kept: yes\r\n',
+      ),
+    )
     const answer = await client.answer()
     expect(answer).toMatchObject({ status: '200', body: 'ok' })
     expect(answer.all('via')).toEqual(['1.1 sallyport'])
-    expect(seen.got).toEqual(['GET /x?q=1 HTTP/1.1\r\nHost: a.example\r\nX-Kept: yes\r\nVia: 1.1 sallyport\r\nConnection: keep-alive\r\n\r\n'])
+    expect(seen.got).toEqual([
+      'GET /x?q=1 HTTP/1.1\r\nHost: a.example\r\nX-Kept: yes\r\nVia: 1.1 sallyport\r\nConnection: keep-alive\r\n\r\n',
+    ])
     expect(await client.rest()).toBe('')
-    expect(harness.decisions).toMatchObject([{ request: { target: 'a.example:80', dialect: 'http' }, outcome: { ok: true }, dialled: '127.0.0.1' }])
-    expect(harness.closes).toMatchObject([{ result: { closeReason: 'upstream_closed', bytesIn: OK.length, bytesOut: seen.got[0]?.length } }])
+    expect(harness.decisions).toMatchObject([
+      { request: { target: 'a.example:80', dialect: 'http' }, outcome: { ok: true }, dialled: '127.0.0.1' },
+    ])
+    expect(harness.closes).toMatchObject([
+      { result: { closeReason: 'upstream_closed', bytesIn: OK.length, bytesOut: seen.got[0]?.length } },
+    ])
     client.destroy()
   })
 
@@ -52,7 +66,9 @@ describe('a request', () => {
       expect(await client.answer()).toMatchObject({ status: '200' })
       await seen.until(() => seen.got.join('').endsWith('hello'))
     }
-    expect(seen.got.join('')).toMatch(/^(?:[A-Z]+ \/m HTTP\/1\.1\r\nHost: a\.example\r\nContent-Length: 5\r\nVia: 1\.1 sallyport\r\nConnection: keep-alive\r\n\r\nhello){6}$/)
+    expect(seen.got.join('')).toMatch(
+      /^(?:[A-Z]+ \/m HTTP\/1\.1\r\nHost: a\.example\r\nContent-Length: 5\r\nVia: 1\.1 sallyport\r\nConnection: keep-alive\r\n\r\nhello){6}$/,
+    )
     client.destroy()
   })
 
@@ -114,7 +130,12 @@ describe('a request', () => {
   test('that asks for another protocol is served in this one', async () => {
     const seen = await origin(replyWith(OK))
     const client = await harness.connect()
-    client.send(get('/', 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: websocket, h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n'))
+    client.send(
+      get(
+        '/',
+        'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: websocket, h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n',
+      ),
+    )
     expect(await client.answer()).toMatchObject({ status: '200' })
     expect(seen.got[0]?.toLowerCase()).not.toMatch(/upgrade|http2/)
     client.destroy()
@@ -128,7 +149,12 @@ describe('an answer', () => {
     ['without a body', 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n', '200', ''],
     ['of 204', 'HTTP/1.1 204 No Content\r\n\r\n', '204', ''],
     ['of 204 with a length', 'HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n', '204', ''],
-    ['of 304 with the length of what it stands for', 'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\nContent-Length: 999\r\n\r\n', '304', ''],
+    [
+      'of 304 with the length of what it stands for',
+      'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\nContent-Length: 999\r\n\r\n',
+      '304',
+      '',
+    ],
     ['with an odd status', 'HTTP/1.1 299 Odd\r\nContent-Length: 0\r\n\r\n', '299', ''],
   ])('%s comes through, and the connection is used again', async (_name, bytes, status, body) => {
     const seen = await origin(replyWith(bytes))
@@ -160,7 +186,11 @@ describe('an answer', () => {
   })
 
   test('in chunks is unwrapped for a client of HTTP/1.0', async () => {
-    await origin(replyWith('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 2\r\n\r\n'))
+    await origin(
+      replyWith(
+        'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 2\r\n\r\n',
+      ),
+    )
     const client = await harness.connect()
     client.send(`GET http://a.example/ HTTP/1.0\r\n${GOOD}\r\n`)
     const answer = await client.answer()
@@ -181,7 +211,11 @@ describe('an answer', () => {
   })
 
   test('keeps its trailers, but for those that must not stand there', async () => {
-    await origin(replyWith('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 2\r\nX-Deny-Reason: host_denied\r\nSet-Cookie: a\r\n\r\n'))
+    await origin(
+      replyWith(
+        'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 2\r\nX-Deny-Reason: host_denied\r\nSet-Cookie: a\r\n\r\n',
+      ),
+    )
     const client = await harness.connect()
     client.send(get())
     expect(await client.take(/0\r\n(?:[^\r\n]+\r\n)*\r\n$/)).toMatch(/2\r\nok\r\n0\r\nX-Sum: 2\r\n\r\n$/)
@@ -189,7 +223,11 @@ describe('an answer', () => {
   })
 
   test('is preceded by the 1xx answers of the origin', async () => {
-    await origin(replyWith(`HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-Deny-Reason: x\r\nConnection: x-gone\r\nX-Gone: 1\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n${OK}`))
+    await origin(
+      replyWith(
+        `HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nX-Deny-Reason: x\r\nConnection: x-gone\r\nX-Gone: 1\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n${OK}`,
+      ),
+    )
     const client = await harness.connect()
     client.send(get())
     expect((await client.answer()).head).toBe('HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n')
@@ -230,9 +268,7 @@ describe('an answer', () => {
 
   test('can begin before the request has ended, and the rest of the request still arrives', async () => {
     const seen = await origin((socket, connection) => {
-      void connection
-        .until((got) => got.includes('\r\n\r\n'))
-        .then(() => socket.write(OK))
+      void connection.until((got) => got.includes('\r\n\r\n')).then(() => socket.write(OK))
     })
     const client = await harness.connect()
     client.send(request('POST http://a.example/', 'Content-Length: 10\r\n') + 'hello')

@@ -9,13 +9,22 @@ function head(fields: Record<string, string> | readonly string[], method = 'GET'
 
 describe('a head that is forwarded', () => {
   test('has no body by default', () => {
-    expect(head({ Host: 'a' })).toEqual({ ok: true, framing: { kind: 'none' }, proxyAuthorization: undefined, expectsContinue: false })
+    expect(head({ Host: 'a' })).toEqual({
+      ok: true,
+      framing: { kind: 'none' },
+      proxyAuthorization: undefined,
+      expectsContinue: false,
+    })
   })
 
   test.each([
     ['a length', { Host: 'a', 'Content-Length': '12' }, { framing: { kind: 'length', bytes: 12 } }],
     ['a length of 0', { Host: 'a', 'Content-Length': '0' }, { framing: { kind: 'length', bytes: 0 } }],
-    ['a length with zeros before it', { Host: 'a', 'Content-Length': '0012' }, { framing: { kind: 'length', bytes: 12 } }],
+    [
+      'a length with zeros before it',
+      { Host: 'a', 'Content-Length': '0012' },
+      { framing: { kind: 'length', bytes: 12 } },
+    ],
     ['chunks', { Host: 'a', 'Transfer-Encoding': 'Chunked' }, { framing: { kind: 'chunked' } }],
     ['credentials', { Host: 'a', 'PROXY-authorization': 'Basic x' }, { proxyAuthorization: 'Basic x' }],
     ['an expectation', { Host: 'a', Expect: '100-Continue' }, { expectsContinue: true }],
@@ -61,7 +70,10 @@ describe('a head that is malformed', () => {
   })
 
   test('chunks in HTTP/1.0', () => {
-    expect(head({ 'Transfer-Encoding': 'chunked' }, 'POST', '1.0')).toMatchObject({ ok: false, reason: 'request_malformed' })
+    expect(head({ 'Transfer-Encoding': 'chunked' }, 'POST', '1.0')).toMatchObject({
+      ok: false,
+      reason: 'request_malformed',
+    })
   })
 })
 

@@ -19,11 +19,15 @@ function read(bytes: Buffer) {
   return { statusLine, fields, all, body }
 }
 
-const refused = (refusal: Omit<Refusal, 'ok'>, options = {}) => read(httpRefusal({ ok: false, ...refusal }, { requestId: 'r-1', ...options }))
+const refused = (refusal: Omit<Refusal, 'ok'>, options = {}) =>
+  read(httpRefusal({ ok: false, ...refusal }, { requestId: 'r-1', ...options }))
 
 describe('a refusal', () => {
   test('says the reason in the status line, the headers and one line of JSON', () => {
-    const { statusLine, all, body } = refused({ reason: 'host_not_allowed', destination: destination('API.example.com:443') })
+    const { statusLine, all, body } = refused({
+      reason: 'host_not_allowed',
+      destination: destination('API.example.com:443'),
+    })
     expect(statusLine).toBe('HTTP/1.1 403 Host Not Allowed')
     expect(all('x-deny-reason')).toEqual(['host_not_allowed'])
     expect(all('proxy-status')).toEqual(['sallyport; error=http_request_denied; details="host not allowed"'])
@@ -57,7 +61,10 @@ describe('a refusal', () => {
   })
 
   test('for bad credentials says that another try with them is of no use', () => {
-    expect(refused({ reason: 'token_expired' }).all('proxy-authenticate')).toEqual(['Basic realm="sallyport"', 'Bearer error="invalid_token"'])
+    expect(refused({ reason: 'token_expired' }).all('proxy-authenticate')).toEqual([
+      'Basic realm="sallyport"',
+      'Bearer error="invalid_token"',
+    ])
   })
 
   test('for a limit says when to come back', () => {
@@ -74,20 +81,36 @@ describe('a refusal', () => {
     const detail = 'a "quoted" \\ back\r\nx-injected: 1\r\n\r\n<b>\x1b[31m\u2028é'
     const { fields, all, body } = refused({ reason: 'target_malformed', detail })
     expect(fields.map(([name]) => name)).not.toContain('x-injected')
-    expect(all('proxy-status')).toEqual(['sallyport; error=http_request_error; details="a \\"quoted\\" \\\\ back??x-injected: 1????<b>?[31m??"'])
+    expect(all('proxy-status')).toEqual([
+      'sallyport; error=http_request_error; details="a \\"quoted\\" \\\\ back??x-injected: 1????<b>?[31m??"',
+    ])
     expect(body).toMatch(/^[\x20-\x7e]*\n$/)
     expect((JSON.parse(body) as { detail: string }).detail).toBe(detail)
   })
 
   test('cuts a long detail in the header', () => {
-    expect(refused({ reason: 'target_malformed', detail: 'x'.repeat(10_000) }).all('proxy-status')[0]?.length).toBeLessThan(300)
+    expect(
+      refused({ reason: 'target_malformed', detail: 'x'.repeat(10_000) }).all('proxy-status')[0]?.length,
+    ).toBeLessThan(300)
   })
 
   test('tells nothing of what the gateway knows beside the destination', () => {
     const marker = 'marker-7f3a'
-    const known = { resolved: [marker], policyVersion: marker, identity: { tenant: marker, sandbox: marker, tokenId: marker } }
-    const verdict = { effective: 'deny', decision: 'deny', reason: 'host_denied', layer: 'ceiling', rule: marker } as const
-    expect(httpRefusal({ ok: false, reason: 'host_denied', ...known, verdict }, { requestId: 'r' }).toString()).not.toContain(marker)
+    const known = {
+      resolved: [marker],
+      policyVersion: marker,
+      identity: { tenant: marker, sandbox: marker, tokenId: marker },
+    }
+    const verdict = {
+      effective: 'deny',
+      decision: 'deny',
+      reason: 'host_denied',
+      layer: 'ceiling',
+      rule: marker,
+    } as const
+    expect(
+      httpRefusal({ ok: false, reason: 'host_denied', ...known, verdict }, { requestId: 'r' }).toString(),
+    ).not.toContain(marker)
   })
 })
 
@@ -97,10 +120,17 @@ describe('other answers', () => {
   })
 
   test('a fault of the origin is no denial', () => {
-    const { statusLine, all, body } = read(replyBytes(originFaultReply('http_protocol_error', 'r-2', destination('a.example:80'))))
+    const { statusLine, all, body } = read(
+      replyBytes(originFaultReply('http_protocol_error', 'r-2', destination('a.example:80'))),
+    )
     expect(statusLine).toBe('HTTP/1.1 502 Bad Gateway')
     expect(all('x-deny-reason')).toEqual([])
     expect(all('proxy-status')).toEqual(['sallyport; error=http_protocol_error'])
-    expect(JSON.parse(body)).toMatchObject({ error: 'http_protocol_error', host: 'a.example', port: 80, request_id: 'r-2' })
+    expect(JSON.parse(body)).toMatchObject({
+      error: 'http_protocol_error',
+      host: 'a.example',
+      port: 80,
+      request_id: 'r-2',
+    })
   })
 })

@@ -32,7 +32,11 @@ describe('the greeting', () => {
   })
 
   test('of another version is refused without an answer', () => {
-    expect(parseGreeting(hex('04 01'), false)).toMatchObject({ state: 'refused', reason: 'request_malformed', reply: Buffer.alloc(0) })
+    expect(parseGreeting(hex('04 01'), false)).toMatchObject({
+      state: 'refused',
+      reason: 'request_malformed',
+      reply: Buffer.alloc(0),
+    })
   })
 
   test('is answered with the method', () => {
@@ -71,7 +75,11 @@ describe('the request', () => {
     ['an IPv4 address', '05 01 00 01 c0000201 0050', '192.0.2.1:80'],
     ['an IPv6 address', '05 01 00 04 20010db8000000000000000000000001 01bb', '[2001:db8:0:0:0:0:0:1]:443'],
     ['an address written as a name', `05 01 00 03 ${name('127.1')} 01bb`, '127.1:443'],
-    ['a NUL in the name, which cuts nothing off', `05 01 00 03 ${name('evil.example\0.allowed.example')} 01bb`, 'evil.example\0.allowed.example:443'],
+    [
+      'a NUL in the name, which cuts nothing off',
+      `05 01 00 03 ${name('evil.example\0.allowed.example')} 01bb`,
+      'evil.example\0.allowed.example:443',
+    ],
     ['a colon in the name, which makes no port', `05 01 00 03 ${name('evil.example:80')} 01bb`, 'evil.example:80:443'],
     ['bytes above ASCII', `05 01 00 03 ${name('b\xfccher.example')} 01bb`, 'b\xfccher.example:443'],
     ['an empty name', '05 01 00 03 00 01bb', ':443'],
@@ -92,7 +100,11 @@ describe('the request', () => {
     ['another version', '06 01 00 01 c0000201 0050', 'request_malformed', 1],
     ['a reserved byte that is not 0', '05 01 01 01 c0000201 0050', 'request_malformed', 1],
   ])('for %s is refused', (_name, bytes, reason, code) => {
-    expect(parseSocksRequest(hex(bytes))).toMatchObject({ state: 'refused', reason, reply: hex(`05 0${code} 00 01 00000000 0000`) })
+    expect(parseSocksRequest(hex(bytes))).toMatchObject({
+      state: 'refused',
+      reason,
+      reply: hex(`05 0${code} 00 01 00000000 0000`),
+    })
   })
 
   test.each(ALL_REASONS)('refused for %s is answered with the code of the reason', (reason) => {
@@ -118,7 +130,8 @@ describe('a message in pieces', () => {
     const bytes = hex(text)
     const whole = parse(bytes)
     expect(whole.state).not.toBe('more')
-    for (let split = 0; split < bytes.length; split++) expect(parse(bytes.subarray(0, split))).toEqual({ state: 'more' })
+    for (let split = 0; split < bytes.length; split++)
+      expect(parse(bytes.subarray(0, split))).toEqual({ state: 'more' })
     expect(parse(Buffer.concat([bytes, hex('ff00ff')]))).toEqual(whole)
   })
 
