@@ -264,6 +264,29 @@ describe('an attacker who can write the files', () => {
     expect((await verify(log.folder)).fault).toMatchObject({ file: log.file(2), line: 5, instance: 'gw' })
   })
 
+  it('renames a file that stands alone', async () => {
+    const folder = makeFolder()
+    await (await openTestLog(folder)).close()
+    renameSync(logFiles(folder)[0]!, join(folder, 'audit-gw-000002.jsonl'))
+    expect((await verify(folder, { fromSegment: 2 })).fault).toMatchObject({ code: 'file_renamed' })
+  })
+
+  it('drops the checkpoint that closes a file and makes everything after it anew: found without a key too', async () => {
+    const log = copyLog()
+    const [, ...kept] = rawLines(log.file(1)).reverse()
+    const rest = [2, 3, 4, 5, 6].map((number) => rawLines(log.file(number)))
+    const renumbered = rest.map((lines) =>
+      lines.map((line) => line.replace(/"seq":(\d+)/, (_all, seq: string) => `"seq":${Number(seq) - 1}`)),
+    )
+    const chained = rechain([kept[0]!, ...renumbered.flat()], prevOf(kept[0]!)).slice(1)
+    edit(log.file(1), () => kept.reverse())
+    for (const [index, lines] of renumbered.entries()) edit(log.file(index + 2), () => chained.splice(0, lines.length))
+    expect((await verify(log.folder, { keys: [] })).fault).toMatchObject({
+      code: 'file_end_differs',
+      file: log.file(2),
+    })
+  })
+
   it('puts the log of another instance in its place', async () => {
     const other = makeFolder()
     await makeLog(other, 'other')
