@@ -1,0 +1,41 @@
+/** What a worker is told at its start: read once, checked whole, from the file of its first argument or from stdin. */
+
+/** Settings of a worker, as JSON. */
+export interface WorkerSettings {
+  /** Bearer that every request must carry: 32 characters or more. It reaches no child. */
+  readonly token: string
+  /** Where to listen. A stale socket file is replaced; `mode` is the socket's, `0o600` by default. */
+  readonly listen: { readonly path: string; readonly mode?: number } | { readonly host: string; readonly port: number }
+  /**
+   * Folders that file requests may touch, by real path; the innermost root decides whether it may be written.
+   * The first is where relative paths and commands start.
+   */
+  readonly roots: readonly WorkerRoot[]
+  /** Environment of the children. */
+  readonly env?: Readonly<Record<string, string>>
+  /** Children also get the worker's own environment (what an image sets), below `env`; false by default. */
+  readonly inheritEnv?: boolean
+  /** Loopback ports that are carried to unix sockets: the way to the gateway. None by default. */
+  readonly forward?: readonly WorkerForward[]
+  /** Milliseconds until the worker ends itself and everything it started; wall-clock time, so that a pause counts. None by default. */
+  readonly timeToLiveMs?: number
+  /** Folder for what the worker must keep for a moment; `/tmp` by default. */
+  readonly tempFolder?: string
+  /** Print the line `ready` to stdout as soon as requests are answered; false by default. */
+  readonly announce?: boolean
+  /** End when stdin ends, which is when the host's process is gone; needs settings that come from stdin. False by default. */
+  readonly endWithStdin?: boolean
+}
+
+/** A folder that file requests may touch. */
+export interface WorkerRoot {
+  readonly path: string
+  readonly writable: boolean
+}
+
+/** A loopback port that is carried to a unix socket. */
+export interface WorkerForward {
+  readonly host: string
+  readonly port: number
+  readonly path: string
+}

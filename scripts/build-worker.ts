@@ -1,0 +1,37 @@
+/** Bundles `provider/worker` into the one file that runs inside every sandbox: `node scripts/build-worker.ts [--if-stale] FILE`. */
+import { build } from 'esbuild'
+import fs from 'node:fs'
+import path from 'node:path'
+
+const SOURCES = path.join(import.meta.dirname, '../provider/worker')
+
+/** Writes the bundle; another process never sees half of it. */
+export async function buildWorker(file: string): Promise<void> {
+  const { outputFiles } = await build({
+    entryPoints: [path.join(SOURCES, 'main.ts')],
+    bundle: true,
+    write: false,
+    platform: 'node',
+    format: 'cjs',
+    // An image may bring its own Node.
+    target: 'node20',
+    minifySyntax: true,
+    legalComments: 'none',
+    logLevel: 'warning',
+  })
+  fs.mkdirSync(path.dirname(file), { recursive: true })
+  const temporary = `${file}.${process.pid}`
+  fs.writeFileSync(temporary, outputFiles[0]!.contents)
+  fs.renameSync(temporary, file)
+}
+
+function isStale(file: string): boolean {
+  const built = fs.statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0
+  const sources = fs.readdirSync(SOURCES).map((name) => path.join(SOURCES, name))
+  return [...sources, import.meta.filename].some((source) => fs.statSync(source).mtimeMs >= built)
+}
+
+if (import.meta.main) {
+  const file = process.argv.at(-1)!
+  if (!process.argv.includes('--if-stale') || isStale(file)) await buildWorker(file)
+}
