@@ -82,7 +82,7 @@ export class HotBuffers {
     }
     this.#lent.delete(buffer)
     this.#free.push(buffer)
-    this.#trimming ??= setTimeout(() => this.#trim(), this.#options.keepMs ?? 10_000).unref()
+    if (this.#trimming === undefined) this.#trimLater()
   }
 
   #grow(): Buffer | undefined {
@@ -97,11 +97,13 @@ export class HotBuffers {
     return this.#free.pop()
   }
 
-  #trim(): void {
-    this.#free.splice(0, this.#unneeded)
-    this.#unneeded = this.#free.length
-    this.#trimming =
-      this.#free.length > 0 ? setTimeout(() => this.#trim(), this.#options.keepMs ?? 10_000).unref() : undefined
+  #trimLater(): void {
+    this.#trimming = setTimeout(() => {
+      this.#trimming = undefined
+      this.#free.splice(0, this.#unneeded)
+      this.#unneeded = this.#free.length
+      if (this.#free.length > 0) this.#trimLater()
+    }, this.#options.keepMs ?? 10_000).unref()
   }
 }
 

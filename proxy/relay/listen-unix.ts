@@ -1,6 +1,7 @@
 /** Unix sockets that clients come in by. */
 import fs from 'node:fs'
 import net from 'node:net'
+import { dirname } from 'node:path'
 import { SallyportError } from '../../policies/error.ts'
 import { closeServers, handOver, type ListenCommon, listenFailed, type Listener, openServer } from './listener.ts'
 
@@ -23,10 +24,18 @@ export async function listenUnix(options: ListenUnixOptions): Promise<Listener> 
   const { path } = options
   const where = `unix:${path}`
   if (path.includes('\0') || Buffer.byteLength(path) > MAX_PATH_BYTES) {
-    throw new SallyportError('SALLYPORT_LISTEN_FAILED', `can't listen on \`${where}\`: a socket's path has at most ${MAX_PATH_BYTES} bytes`)
+    throw new SallyportError(
+      'SALLYPORT_LISTEN_FAILED',
+      `can't listen on \`${where}\`: a socket's path has at most ${MAX_PATH_BYTES} bytes`,
+    )
   }
+  // libuv says "not permitted" for a folder that is not there.
+  if (!fs.existsSync(dirname(path)))
+    throw listenFailed(where, Object.assign(new Error('no such folder'), { code: 'ENOENT' }))
   await removeStale(path, where)
-  const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => handOver(options, socket, true))
+  const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) =>
+    handOver(options, socket, true),
+  )
   await openServer(server, where, { path }, options)
   try {
     fs.chmodSync(path, options.mode ?? 0o600)
@@ -41,11 +50,15 @@ async function removeStale(path: string, where: string): Promise<void> {
   const found = fs.lstatSync(path, { throwIfNoEntry: false })
   if (found === undefined) return
   if (!found.isSocket()) {
-    throw new SallyportError('SALLYPORT_LISTEN_FAILED', `can't listen on \`${where}\`: there is something else that is not a socket`)
+    throw new SallyportError(
+      'SALLYPORT_LISTEN_FAILED',
+      `can't listen on \`${where}\`: there is something else that is not a socket`,
+    )
   }
   const answer = await knock(path)
   // Only a refusal says that nobody is there; whatever else went wrong is no reason to take the place.
-  if (answer !== 'ECONNREFUSED') throw listenFailed(where, Object.assign(new Error('somebody is there'), { code: 'EADDRINUSE' }))
+  if (answer !== 'ECONNREFUSED')
+    throw listenFailed(where, Object.assign(new Error('somebody is there'), { code: 'EADDRINUSE' }))
   fs.rmSync(path, { force: true })
 }
 

@@ -107,15 +107,25 @@ function contextOf(material: TlsMaterial): tls.SecureContextOptions {
     tls.createSecureContext(context)
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? 'unknown fault'
-    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `the certificate and key of the TLS listener can't be used: ${code}`)
+    throw new SallyportError(
+      'SALLYPORT_KEY_UNREADABLE',
+      `the certificate and key of the TLS listener can't be used: ${code}`,
+    )
   }
   return context
 }
 
 function reloadServer(server: tls.Server, options: ListenTcpOptions, material: TlsMaterial): void {
   const asked = options.tls
-  if (!asked || (material.clientCa === undefined) !== (asked.clientCa === undefined) || requiresCertificate(material) !== requiresCertificate(asked)) {
-    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', 'whether clients need a certificate (`clientCa`) changes only with a restart')
+  if (
+    !asked ||
+    (material.clientCa === undefined) !== (asked.clientCa === undefined) ||
+    requiresCertificate(material) !== requiresCertificate(asked)
+  ) {
+    throw new SallyportError(
+      'SALLYPORT_KEY_UNREADABLE',
+      'whether clients need a certificate (`clientCa`) changes only with a restart',
+    )
   }
   server.setSecureContext(contextOf(material))
 }

@@ -63,13 +63,20 @@ export function handOver(options: ListenCommon, socket: net.Socket | tls.TLSSock
 }
 
 /** Opens a server, and keeps its later faults from ending the process. */
-export async function openServer(server: net.Server, where: string, options: net.ListenOptions, common: ListenCommon): Promise<void> {
+export async function openServer(
+  server: net.Server,
+  where: string,
+  options: net.ListenOptions,
+  common: ListenCommon,
+): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     const refused = (fault: NodeJS.ErrnoException): void => reject(listenFailed(where, fault))
     server.once('error', refused)
     server.listen({ ...options, backlog: BACKLOG }, () => {
       server.off('error', refused)
-      server.on('error', (fault: NodeJS.ErrnoException) => common.onFault?.({ kind: 'accept', code: fault.code ?? 'UNKNOWN' }))
+      server.on('error', (fault: NodeJS.ErrnoException) =>
+        common.onFault?.({ kind: 'accept', code: fault.code ?? 'UNKNOWN' }),
+      )
       resolve()
     })
   })

@@ -92,7 +92,8 @@ class Tunnel implements Relay, Receiver {
 
   start({ early, earlyDown }: RelayOptions): void {
     for (const bytes of [early, this.#client.takeUnread()]) if (bytes?.length) this.received(this.#client, bytes)
-    for (const bytes of [earlyDown, this.#upstream.takeUnread()]) if (bytes?.length) this.received(this.#upstream, bytes)
+    for (const bytes of [earlyDown, this.#upstream.takeUnread()])
+      if (bytes?.length) this.received(this.#upstream, bytes)
     this.#client.start(this)
     this.#upstream.start(this)
   }

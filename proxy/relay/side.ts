@@ -195,7 +195,13 @@ export class Side implements HotHolder, Visitor {
     const socket = this.#socket
     if (socket === undefined || socket.destroyed) return
     // After an end that is still on its way libuv refuses to reset; other transports than TCP can't.
-    if (socket.writableEnded || socket.connecting || socket.remoteFamily === undefined || socket instanceof tls.TLSSocket) socket.destroy()
+    if (
+      socket.writableEnded ||
+      socket.connecting ||
+      socket.remoteFamily === undefined ||
+      socket instanceof tls.TLSSocket
+    )
+      socket.destroy()
     else socket.resetAndDestroy()
   }
 
@@ -337,7 +343,8 @@ export class Side implements HotHolder, Visitor {
   }
 
   #pull(bytes: Buffer): boolean {
-    if (this.#reader === undefined) this.#unread = this.#unread === undefined ? bytes : Buffer.concat([this.#unread, bytes])
+    if (this.#reader === undefined)
+      this.#unread = this.#unread === undefined ? bytes : Buffer.concat([this.#unread, bytes])
     else this.#answer(bytes)
     return false
   }

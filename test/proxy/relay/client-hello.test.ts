@@ -11,11 +11,24 @@ import {
   MAX_HELD_BYTES,
   MAX_HELLO_BYTES,
 } from '../../../proxy/relay/client-hello.ts'
-import { handshake, hello, helloMessage, type HelloParts, records, serverNameExtension, u16, u8, vector16 } from './hellos.ts'
+import {
+  handshake,
+  hello,
+  helloMessage,
+  type HelloParts,
+  records,
+  serverNameExtension,
+  u16,
+  u8,
+  vector16,
+} from './hellos.ts'
 
 const NAME = 'tls.example.test'
 const refused = (reason: string): HelloResult => ({ state: 'refused', reason }) as HelloResult
-const done = (serverName: string | undefined, ech = false): HelloResult => ({ state: 'done', hello: { serverName, ech } })
+const done = (serverName: string | undefined, ech = false): HelloResult => ({
+  state: 'done',
+  hello: { serverName, ech },
+})
 const MORE = { state: 'more' }
 
 function read(bytes: Buffer): HelloResult {
@@ -46,12 +59,24 @@ describe('a lawful hello', () => {
     ['with an empty list of extensions', records(helloMessage({})), done(undefined)],
     ['with no session id', records(helloMessage({ names: [NAME], session: Buffer.alloc(0) })), done(NAME)],
     ['that is greased', records(helloMessage(GREASED)), done(NAME)],
-    ['that is encrypted, by its outer name', records(helloMessage({ names: [NAME], later: [[0xfe0d, Buffer.alloc(180)]] })), done(NAME, true)],
-    ['that is encrypted and has no outer name', records(helloMessage({ extensions: [[0xfe0d, Buffer.alloc(180)]] })), done(undefined, true)],
+    [
+      'that is encrypted, by its outer name',
+      records(helloMessage({ names: [NAME], later: [[0xfe0d, Buffer.alloc(180)]] })),
+      done(NAME, true),
+    ],
+    [
+      'that is encrypted and has no outer name',
+      records(helloMessage({ extensions: [[0xfe0d, Buffer.alloc(180)]] })),
+      done(undefined, true),
+    ],
     ['over records of one byte', records(helloMessage({ names: [NAME] }), 1), done(NAME)],
     ['over records of 16 bytes', records(helloMessage({ names: [NAME] }), 16), done(NAME)],
     ['of a record version of SSL 3', Buffer.concat([Buffer.from([22, 3, 0]), hello(NAME).subarray(3)]), done(NAME)],
-    ['as large as post-quantum keys and tickets make it', records(helloMessage({ names: [NAME], later: [[51, Buffer.alloc(9000)]] })), done(NAME)],
+    [
+      'as large as post-quantum keys and tickets make it',
+      records(helloMessage({ names: [NAME], later: [[51, Buffer.alloc(9000)]] })),
+      done(NAME),
+    ],
   ]
 
   test.each(lawful)('%s', (_what, bytes, expected) => {
@@ -69,19 +94,22 @@ describe('a lawful hello', () => {
     }
   })
 
-  test.each(lawful)('%s: the same byte by byte, from a buffer that is overwritten after each', (_what, bytes, expected) => {
-    const reader = new ClientHelloReader()
-    const shared = Buffer.alloc(1)
-    let result: HelloResult = { state: 'more' }
-    for (const byte of bytes) {
-      expect(result).toEqual(MORE)
-      shared[0] = byte
-      result = reader.push(shared)
-      shared[0] = 0xee
-    }
-    expect(result).toEqual(expected)
-    expect(reader.release().equals(bytes)).toBe(true)
-  })
+  test.each(lawful)(
+    '%s: the same byte by byte, from a buffer that is overwritten after each',
+    (_what, bytes, expected) => {
+      const reader = new ClientHelloReader()
+      const shared = Buffer.alloc(1)
+      let result: HelloResult = { state: 'more' }
+      for (const byte of bytes) {
+        expect(result).toEqual(MORE)
+        shared[0] = byte
+        result = reader.push(shared)
+        shared[0] = 0xee
+      }
+      expect(result).toEqual(expected)
+      expect(reader.release().equals(bytes)).toBe(true)
+    },
+  )
 
   test('with early data right behind it, all of which is released', () => {
     const reader = new ClientHelloReader()
@@ -109,8 +137,15 @@ describe('refused as not TLS', () => {
     'a record that is too long': Buffer.from([22, 3, 1, 0x40, 1]),
     'another handshake message': records(handshake(2, Buffer.alloc(40))),
     'another handshake message, from its first byte': Buffer.from([22, 3, 1, 0, 40, 2]),
-    'a change-cipher-spec between two fragments': Buffer.concat([records(message.subarray(0, 10)), Buffer.from([20, 3, 3, 0, 1, 1]), records(message.subarray(10))]),
-    'an alert between two fragments': Buffer.concat([records(message.subarray(0, 10)), Buffer.from([21, 3, 3, 0, 2, 1, 0])]),
+    'a change-cipher-spec between two fragments': Buffer.concat([
+      records(message.subarray(0, 10)),
+      Buffer.from([20, 3, 3, 0, 1, 1]),
+      records(message.subarray(10)),
+    ]),
+    'an alert between two fragments': Buffer.concat([
+      records(message.subarray(0, 10)),
+      Buffer.from([21, 3, 3, 0, 2, 1, 0]),
+    ]),
     'a second message in the same record': records(Buffer.concat([message, message])),
     'the beginning of a second message': records(Buffer.concat([message, u8(1)])),
     'a hello that says it is huge': records(handshake(1, Buffer.alloc(MAX_HELLO_BYTES)).subarray(0, 100)),
@@ -119,7 +154,9 @@ describe('refused as not TLS', () => {
     'bytes behind the extensions': records(handshake(1, Buffer.concat([message.subarray(4), u8(0)]))),
     'a session id that is too long': records(helloMessage({ names: [NAME], session: Buffer.alloc(33) })),
     'no cipher suites': records(helloMessage({ names: [NAME], suites: [] })),
-    'extensions that end inside one': records(handshake(1, Buffer.concat([helloMessage({ bare: true }).subarray(4), vector16(Buffer.from([0, 0, 0]))]))),
+    'extensions that end inside one': records(
+      handshake(1, Buffer.concat([helloMessage({ bare: true }).subarray(4), vector16(Buffer.from([0, 0, 0]))])),
+    ),
     'an extension that is longer than the rest': records(
       handshake(1, Buffer.concat([helloMessage({ bare: true }).subarray(4), vector16(Buffer.from([0, 5, 0, 9, 1]))])),
     ),
@@ -134,7 +171,8 @@ describe('refused as not TLS', () => {
     const bytes = records(helloMessage({ names: [NAME], later: [[51, Buffer.alloc(15_000)]] }), 1)
     let pushed = 0
     let result: HelloResult = { state: 'more' }
-    for (; result.state === 'more' && pushed < bytes.length; pushed += 1000) result = reader.push(bytes.subarray(pushed, pushed + 1000))
+    for (; result.state === 'more' && pushed < bytes.length; pushed += 1000)
+      result = reader.push(bytes.subarray(pushed, pushed + 1000))
     expect(result).toEqual(refused('not_tls'))
     expect(pushed).toBeLessThanOrEqual(MAX_HELD_BYTES + 1000)
     const held = reader.release().length
@@ -161,7 +199,9 @@ describe('refused for a name that could be read in two ways', () => {
     'a name in Latin-1': { names: ['t\u00e9ls.example.test'] },
     'a name of 256 bytes': { names: ['a'.repeat(256)] },
     'bytes behind the list': { extensions: [[0, Buffer.concat([serverNameExtension([NAME]), u8(0)])]] },
-    'a list that is longer than the extension': { extensions: [[0, Buffer.concat([u16(99), serverNameExtension([NAME]).subarray(2)])]] },
+    'a list that is longer than the extension': {
+      extensions: [[0, Buffer.concat([u16(99), serverNameExtension([NAME]).subarray(2)])]],
+    },
     'a name that is longer than the list': { extensions: [[0, vector16(Buffer.from([0, 0, 9, 65]))]] },
   }
   test.each(Object.entries(cases))('%s', (_what, parts) => {
@@ -200,7 +240,13 @@ describe('real clients', () => {
     server.listen(0, '127.0.0.1')
     await once(server, 'listening')
     closers.push(() => server.close())
-    const client = tls.connect({ port: (server.address() as net.AddressInfo).port, host: '127.0.0.1', servername: 'Real.Example.test', ...options, ...('ALPNProtocols' in options && { ALPNProtocols: [...options.ALPNProtocols] }) })
+    const client = tls.connect({
+      port: (server.address() as net.AddressInfo).port,
+      host: '127.0.0.1',
+      servername: 'Real.Example.test',
+      ...options,
+      ...('ALPNProtocols' in options && { ALPNProtocols: [...options.ALPNProtocols] }),
+    })
     client.on('error', () => undefined)
     closers.push(() => client.destroy())
     const [socket] = (await once(server, 'connection')) as [net.Socket]
@@ -238,8 +284,15 @@ describe('whatever comes', () => {
   })
 
   test('mutated hellos never throw, mean the same in any pieces, and only ever yield names of lawful bytes', () => {
-    const base = fc.constantFrom(hello(NAME), records(helloMessage(GREASED)), records(helloMessage({ names: [NAME] }), 16))
-    const edits = fc.array(fc.record({ at: fc.nat(600), with: fc.uint8Array({ maxLength: 4 }), remove: fc.nat(3) }), { minLength: 1, maxLength: 4 })
+    const base = fc.constantFrom(
+      hello(NAME),
+      records(helloMessage(GREASED)),
+      records(helloMessage({ names: [NAME] }), 16),
+    )
+    const edits = fc.array(fc.record({ at: fc.nat(600), with: fc.uint8Array({ maxLength: 4 }), remove: fc.nat(3) }), {
+      minLength: 1,
+      maxLength: 4,
+    })
     fc.assert(
       fc.property(base, edits, pieces, (lawful, changes, sizes) => {
         let bytes = lawful

@@ -65,12 +65,18 @@ export async function startGateway(transport: Transport, options: GatewayOptions
     let early: Buffer | undefined
     if (options.readsLine) {
       const first = await client.read()
-      if (first === null) return client.destroy()
+      if (first === null) return void client.destroy()
       early = first.subarray(first.indexOf('\n') + 1)
       client.write(Buffer.from('ok\n'))
     }
     const { side, onread } = Side.outbound()
-    const socket = net.connect({ host: options.originHost ?? '127.0.0.1', port: options.originPort, noDelay: true, allowHalfOpen: true, onread })
+    const socket = net.connect({
+      host: options.originHost ?? '127.0.0.1',
+      port: options.originPort,
+      noDelay: true,
+      allowHalfOpen: true,
+      onread,
+    })
     side.attach(socket)
     sides.add(side)
     await once(socket, 'connect')
@@ -124,14 +130,31 @@ export async function startGateway(transport: Transport, options: GatewayOptions
 }
 
 /** A half-open client whose faults are seen as its closing. */
-export function connectPlain(address: { readonly port: number; readonly host: string } | { readonly path: string }): net.Socket {
+export function connectPlain(
+  address: { readonly port: number; readonly host: string } | { readonly path: string },
+): net.Socket {
   return net.connect({ ...address, allowHalfOpen: true }).on('error', () => undefined)
 }
 
 /** The same over TLS. */
 export function connectTls(port: number, ca: string, more: tls.ConnectionOptions = {}): tls.TLSSocket {
-  const options: tls.ConnectionOptions & { readonly allowHalfOpen: boolean } = { port, host: '127.0.0.1', ca, allowHalfOpen: true, ...more }
+  const options: tls.ConnectionOptions & { readonly allowHalfOpen: boolean } = {
+    port,
+    host: '127.0.0.1',
+    ca,
+    allowHalfOpen: true,
+    ...more,
+  }
   return tls.connect(options).on('error', () => undefined)
+}
+
+/** Resolves when the socket is closed, by whatever means; answers the peer's end. */
+export function closing(socket: net.Socket): Promise<void> {
+  return new Promise((resolve) => {
+    socket.once('close', () => resolve())
+    socket.once('end', () => socket.end())
+    socket.resume()
+  })
 }
 
 function waitForClose(side: Side, done: () => void): void {
@@ -145,7 +168,10 @@ export interface Origin {
 }
 
 /** A server on loopback whose connections are half-open ones. */
-export async function startOrigin(onConnection: (socket: net.Socket) => void, options: net.ServerOpts = {}): Promise<Origin> {
+export async function startOrigin(
+  onConnection: (socket: net.Socket) => void,
+  options: net.ServerOpts = {},
+): Promise<Origin> {
   const sockets = new Set<net.Socket>()
   const server = net.createServer({ allowHalfOpen: true, ...options }, (socket) => {
     sockets.add(socket)
@@ -178,7 +204,7 @@ export async function until(isSo: () => boolean): Promise<void> {
 /** Writes so many random bytes in odd chunks, then the end; gives their hash. Says at the 8th chunk that it is under way. */
 export async function sendRandom(socket: net.Socket, bytes: number, largest = 200_000): Promise<string> {
   const hash = crypto.createHash('sha256')
-  for (let left = bytes; left > 0; ) {
+  for (let left = bytes; left > 0;) {
     const chunk = crypto.randomBytes(Math.min(left, 1 + crypto.randomInt(largest)))
     hash.update(chunk)
     left -= chunk.length

@@ -21,13 +21,19 @@ export const vector8 = (body: Buffer): Buffer => Buffer.concat([u8(body.length),
 export const vector16 = (body: Buffer): Buffer => Buffer.concat([u16(body.length), body])
 
 export function serverNameExtension(names: readonly string[], types: readonly number[] = []): Buffer {
-  return vector16(Buffer.concat(names.map((name, index) => Buffer.concat([u8(types[index] ?? 0), vector16(Buffer.from(name, 'latin1'))]))))
+  return vector16(
+    Buffer.concat(
+      names.map((name, index) => Buffer.concat([u8(types[index] ?? 0), vector16(Buffer.from(name, 'latin1'))])),
+    ),
+  )
 }
 
 /** The handshake message, header included. */
 export function helloMessage(parts: HelloParts = {}): Buffer {
   const named = parts.names ? [[0, serverNameExtension(parts.names, parts.nameTypes)] as const] : []
-  const extensions = [...(parts.extensions ?? []), ...named, ...(parts.later ?? [])].map(([type, body]) => Buffer.concat([u16(type), vector16(body)]))
+  const extensions = [...(parts.extensions ?? []), ...named, ...(parts.later ?? [])].map(([type, body]) =>
+    Buffer.concat([u16(type), vector16(body)]),
+  )
   const body = Buffer.concat([
     u16(0x0303),
     Buffer.alloc(32, 0x5a),
@@ -52,4 +58,5 @@ export function records(message: Buffer, bytesEach = 16_384, type = 22): Buffer 
   return Buffer.concat(pieces)
 }
 
-export const hello = (name?: string): Buffer => records(helloMessage({ names: name === undefined ? undefined : [name] }))
+export const hello = (name?: string): Buffer =>
+  records(helloMessage({ names: name === undefined ? undefined : [name] }))

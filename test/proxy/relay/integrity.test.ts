@@ -3,7 +3,17 @@ import { once } from 'node:events'
 import type net from 'node:net'
 import { afterEach, describe, expect, test } from 'vitest'
 import { HOT_LIMIT, hotBuffers } from '../../../proxy/relay/buffers.ts'
-import { type Gateway, occupyHotBuffers, type Origin, readAll, sendRandom, startGateway, startOrigin, type Transport, until } from './harness.ts'
+import {
+  type Gateway,
+  occupyHotBuffers,
+  type Origin,
+  readAll,
+  sendRandom,
+  startGateway,
+  startOrigin,
+  type Transport,
+  until,
+} from './harness.ts'
 
 const MIB = 1024 * 1024
 const closers: (() => Promise<void> | void)[] = []
@@ -15,7 +25,7 @@ afterEach(async () => {
 async function hashingOrigin(
   bytesDown: number,
   stalls: number,
-  mayRead: Promise<void> = Promise.resolve(),
+  mayRead: Promise<unknown> = Promise.resolve(),
 ): Promise<Origin & { readonly seen: Map<string, { up: string; down: string }> }> {
   const seen = new Map<string, { up: string; down: string }>()
   const origin = await startOrigin((socket) => {
@@ -42,12 +52,15 @@ async function runTunnel(
   bytesUp: number,
   stalls: number,
   largest?: number,
-  mayRead: Promise<void> = Promise.resolve(),
+  mayRead: Promise<unknown> = Promise.resolve(),
 ): Promise<{ up: string; down: string }> {
   const socket = gateway.connect()
   await once(socket, gateway.transport === 'tls' ? 'secureConnect' : 'connect')
   socket.write(name)
-  const [up, down] = await Promise.all([sendRandom(socket, bytesUp, largest), mayRead.then(() => readAll(socket, stalls))])
+  const [up, down] = await Promise.all([
+    sendRandom(socket, bytesUp, largest),
+    mayRead.then(() => readAll(socket, stalls)),
+  ])
   return { up, down }
 }
 
@@ -78,31 +91,38 @@ describe.each(['tcp', 'unix', 'tls'] as const)('over %s', (transport) => {
     for (const [index, hashes] of big.entries()) expect(hashes).toEqual(bulk.seen.get(`big-000${index}`))
   })
 
-  test.each([HOT_LIMIT, 0])('nobody reads until every tunnel is blocked both ways, while small ones read into the shared buffer (%i big ones left)', async (leave) => {
-    const release = occupyHotBuffers(leave, HOT_LIMIT)
-    closers.push(release)
-    const { promise: mayRead, resolve: letThemRead } = Promise.withResolvers<void>()
-    const names = Array.from({ length: 8 }, (_, index) => `blk-${String(index).padStart(4, '0')}`)
-    const origin = await hashingOrigin(10 * MIB, 2, mayRead)
-    const gateway = await gatewayTo(transport, origin.port)
-    const got = Promise.all(names.map((name) => runTunnel(gateway, name, 10 * MIB, 2, undefined, mayRead)))
-    const relays = await Promise.all(names.map(async () => (await gateway.next()).relay))
-    const moved = (): number => relays.reduce((sum, relay) => sum + relay.bytesIn + relay.bytesOut, 0)
-    const quick = await hashingOrigin(100_000, 0)
-    const quickGateway = await gatewayTo(transport, quick.port)
-    let round = 0
-    for (let before = -1; before !== moved(); round++) {
-      before = moved()
-      await Promise.all(Array.from({ length: 4 }, (_, index) => runTunnel(quickGateway, `q${round}-${index}----`.slice(0, 8), 100_000, 0)))
-    }
-    expect(moved()).toBeLessThan(names.length * 20 * MIB)
-    letThemRead()
-    const hashes = await got
-    await until(() => origin.seen.size === names.length && gateway.results.length === names.length)
-    for (const [index, name] of names.entries()) expect(hashes[index]).toEqual(origin.seen.get(name))
-    release()
-    expect(hotBuffers).toMatchObject({ lent: 0, strays: 0 })
-  })
+  test.each([HOT_LIMIT, 0])(
+    'nobody reads until every tunnel is blocked both ways, while small ones read into the shared buffer (%i big ones left)',
+    async (leave) => {
+      const release = occupyHotBuffers(leave, HOT_LIMIT)
+      closers.push(release)
+      const { promise: mayRead, resolve: letThemRead } = Promise.withResolvers<undefined>()
+      const names = Array.from({ length: 8 }, (_, index) => `blk-${String(index).padStart(4, '0')}`)
+      const origin = await hashingOrigin(10 * MIB, 2, mayRead)
+      const gateway = await gatewayTo(transport, origin.port)
+      const got = Promise.all(names.map((name) => runTunnel(gateway, name, 10 * MIB, 2, undefined, mayRead)))
+      const relays = await Promise.all(names.map(async () => (await gateway.next()).relay))
+      const moved = (): number => relays.reduce((sum, relay) => sum + relay.bytesIn + relay.bytesOut, 0)
+      const quick = await hashingOrigin(100_000, 0)
+      const quickGateway = await gatewayTo(transport, quick.port)
+      let round = 0
+      for (let before = -1; before !== moved(); round++) {
+        before = moved()
+        await Promise.all(
+          Array.from({ length: 4 }, (_, index) =>
+            runTunnel(quickGateway, `q${round}-${index}----`.slice(0, 8), 100_000, 0),
+          ),
+        )
+      }
+      expect(moved()).toBeLessThan(names.length * 20 * MIB)
+      letThemRead(undefined)
+      const hashes = await got
+      await until(() => origin.seen.size === names.length && gateway.results.length === names.length)
+      for (const [index, name] of names.entries()) expect(hashes[index]).toEqual(origin.seen.get(name))
+      release()
+      expect(hotBuffers).toMatchObject({ lent: 0, strays: 0 })
+    },
+  )
 
   test('early data goes up before everything else', async () => {
     const arrived: Buffer[] = []
@@ -149,6 +169,8 @@ test('a client that stops reading for long holds up only its own tunnel, and the
   const down = await readAll(stalled)
   await until(() => origin.seen.size === 3 && gateway.results.length === 3)
   expect(down).toBe(origin.seen.get('stalled!')?.down)
-  expect(others.map(({ down: hash }) => hash)).toEqual(['other-00', 'other-01'].map((name) => origin.seen.get(name)?.down))
+  expect(others.map(({ down: hash }) => hash)).toEqual(
+    ['other-00', 'other-01'].map((name) => origin.seen.get(name)?.down),
+  )
   expect(hotBuffers).toMatchObject({ lent: 0, strays: 0 })
 })

@@ -56,7 +56,7 @@ async function blockDown({ origin, running }: Opened): Promise<void> {
   }
   origin.on('drain', fill)
   fill()
-  for (let before = -1, still = 0; still < 20; ) {
+  for (let before = -1, still = 0; still < 20;) {
     await turnsOfTheLoop(3)
     still = running.relay.bytesIn === before ? still + 1 : 0
     before = running.relay.bytesIn
@@ -75,19 +75,22 @@ function howItEnds(socket: net.Socket): Promise<string> {
 }
 
 describe('the end of a tunnel', () => {
-  test.each(['tcp', 'unix', 'tls'] as const)('over %s each end is forwarded on its own, and the other direction goes on', async (transport) => {
-    const { client, origin, running } = await open(transport)
-    client.end('question')
-    let question = ''
-    for await (const chunk of origin as AsyncIterable<Buffer>) question += chunk.toString()
-    expect(question).toBe('question')
-    origin.write('a long ')
-    origin.end('answer')
-    let answer = ''
-    for await (const chunk of client as AsyncIterable<Buffer>) answer += chunk.toString()
-    expect(answer).toBe('a long answer')
-    expect(await running.closed).toEqual({ closeReason: 'client_closed', bytesIn: 13, bytesOut: 8 })
-  })
+  test.each(['tcp', 'unix', 'tls'] as const)(
+    'over %s each end is forwarded on its own, and the other direction goes on',
+    async (transport) => {
+      const { client, origin, running } = await open(transport)
+      client.end('question')
+      let question = ''
+      for await (const chunk of origin as AsyncIterable<Buffer>) question += chunk.toString()
+      expect(question).toBe('question')
+      origin.write('a long ')
+      origin.end('answer')
+      let answer = ''
+      for await (const chunk of client as AsyncIterable<Buffer>) answer += chunk.toString()
+      expect(answer).toBe('a long answer')
+      expect(await running.closed).toEqual({ closeReason: 'client_closed', bytesIn: 13, bytesOut: 8 })
+    },
+  )
 
   test('an origin that ends first is the reason', async () => {
     const { client, origin, running } = await open()
@@ -137,7 +140,10 @@ describe('the end of a tunnel', () => {
     const { promise, resolve } = Promise.withResolvers<Side>()
     const front = await startOrigin((socket) => resolve(Side.accept(socket)), { pauseOnConnect: true })
     const origin = await startOrigin((socket) => socket.resume())
-    closers.push(() => front.close(), () => origin.close())
+    closers.push(
+      () => front.close(),
+      () => origin.close(),
+    )
     const socket = net.connect({ port: front.port, host: '127.0.0.1' })
     const client = await promise
     socket.write('x')
@@ -158,19 +164,22 @@ describe('the end of a tunnel', () => {
 })
 
 describe('cut', () => {
-  test.each(['tcp', 'unix', 'tls'] as const)('over %s ends both ends at once; the first reason stands', async (transport) => {
-    const { client, origin, running, gateway } = await open(transport)
-    client.write('x')
-    await once(origin, 'data')
-    const ends = Promise.all([howItEnds(client), howItEnds(origin)])
-    running.relay.cut('token_expired')
-    running.relay.cut('idle_timeout')
-    await ends
-    expect(await running.closed).toEqual({ closeReason: 'token_expired', bytesIn: 0, bytesOut: 1 })
-    running.relay.cut('idle_timeout')
-    await turnsOfTheLoop(3)
-    expect(gateway.results).toHaveLength(1)
-  })
+  test.each(['tcp', 'unix', 'tls'] as const)(
+    'over %s ends both ends at once; the first reason stands',
+    async (transport) => {
+      const { client, origin, running, gateway } = await open(transport)
+      client.write('x')
+      await once(origin, 'data')
+      const ends = Promise.all([howItEnds(client), howItEnds(origin)])
+      running.relay.cut('token_expired')
+      running.relay.cut('idle_timeout')
+      await ends
+      expect(await running.closed).toEqual({ closeReason: 'token_expired', bytesIn: 0, bytesOut: 1 })
+      running.relay.cut('idle_timeout')
+      await turnsOfTheLoop(3)
+      expect(gateway.results).toHaveLength(1)
+    },
+  )
 
   test('is the reason also when one end had gone before', async () => {
     const { client, origin, running } = await open()
@@ -287,7 +296,12 @@ test('early bytes of both ends go first, put-back ones next, and all are counted
   client.unread(Buffer.from('unread '))
   upstream.unread(Buffer.from('reply '))
   const closed = new Promise<RelayResult>((onClose) => {
-    relay(client, upstream, { clock: new ManualClock(), early: Buffer.from('early '), earlyDown: Buffer.from('first '), onClose })
+    relay(client, upstream, {
+      clock: new ManualClock(),
+      early: Buffer.from('early '),
+      earlyDown: Buffer.from('first '),
+      onClose,
+    })
   })
   const far = await originSocket.promise
   socket.end('late')

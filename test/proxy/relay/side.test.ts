@@ -11,7 +11,7 @@ import { type Listener, listenTcp, listenUnix } from '../../../proxy/relay/liste
 import { Side } from '../../../proxy/relay/side.ts'
 import { connectPlain, connectTls, startOrigin, tlsMaterial, turnsOfTheLoop } from './harness.ts'
 
-const closers: (() => Promise<unknown> | void)[] = []
+const closers: (() => unknown)[] = []
 afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close()
 })
@@ -39,7 +39,9 @@ async function accepting(transport: Transport, serve: (side: Side) => void): Pro
   closers.push(() => listener.close())
   return () => {
     if (transport === 'unix') return track(connectPlain({ path: path.join(folder, 's') }))
-    return track(transport === 'tls' ? connectTls(listener.port, ca) : connectPlain({ port: listener.port, host: '127.0.0.1' }))
+    return track(
+      transport === 'tls' ? connectTls(listener.port, ca) : connectPlain({ port: listener.port, host: '127.0.0.1' }),
+    )
   }
 }
 
@@ -102,7 +104,7 @@ describe.each(['tcp', 'unix', 'tls', 'plain events'] as const)('a side over %s',
     expect(bytes).toBe(64 * chunk.length)
   })
 
-  test('bytes that were read are the reader\'s own', async () => {
+  test("bytes that were read are the reader's own", async () => {
     const { side, client } = await pair(transport)
     const other = await pair(transport)
     client.write('mine, not yours')
@@ -127,8 +129,8 @@ describe.each(['tcp', 'unix', 'tls', 'plain events'] as const)('a side over %s',
     await new Promise<void>((resolve) => side.write(Buffer.from('too late'), () => resolve()))
     await turnsOfTheLoop(3)
     expect(closes).toBe(1)
-    const { promise: told, resolve } = Promise.withResolvers<void>()
-    side.onClose(resolve)
+    const { promise: told, resolve } = Promise.withResolvers<undefined>()
+    side.onClose(() => resolve(undefined))
     await told
     client.destroy()
   })
@@ -172,7 +174,7 @@ describe.each(['tcp', 'unix', 'tls', 'plain events'] as const)('a side over %s',
           const pieces: Buffer[] = []
           while (pieces.length < reads) {
             const bytes = await side.read()
-            if (bytes === null) return side.destroy()
+            if (bytes === null) return void side.destroy()
             pieces.push(bytes)
           }
           for (const piece of pieces.reverse()) side.unread(piece)
@@ -251,7 +253,9 @@ describe.each(['tcp', 'unix', 'tls', 'plain events'] as const)('a side over %s',
       const client = connect()
       const big = crypto.randomBytes(3 * 1024 * 1024)
       const answers = bodies(client, 1)
-      client.write(Buffer.concat([Buffer.from(`POST /big HTTP/1.1\r\nHost: x\r\nContent-Length: ${big.length}\r\n\r\n`), big]))
+      client.write(
+        Buffer.concat([Buffer.from(`POST /big HTTP/1.1\r\nHost: x\r\nContent-Length: ${big.length}\r\n\r\n`), big]),
+      )
       expect(await answers).toEqual([`/big ${big.length}`])
       expect(seen).toEqual([{ url: '/big', body: sha(big) }])
     })
@@ -260,7 +264,9 @@ describe.each(['tcp', 'unix', 'tls', 'plain events'] as const)('a side over %s',
       const { connect, seen } = await serving()
       const client = connect()
       const answers = bodies(client, 1)
-      client.write('POST /chunked HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\nhello\r\n')
+      client.write(
+        'POST /chunked HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\nhello\r\n',
+      )
       await turnsOfTheLoop(20)
       client.write('6\r\n world\r\n0\r\n\r\n')
       expect(await answers).toEqual(['/chunked 11'])
@@ -292,10 +298,10 @@ describe.each(['tcp', 'unix', 'tls', 'plain events'] as const)('a side over %s',
     })
 
     test('a client that breaks off is a request that breaks off, and no more', async () => {
-      const { promise: aborted, resolve } = Promise.withResolvers<void>()
+      const { promise: aborted, resolve } = Promise.withResolvers<undefined>()
       const server = http.createServer((request) => {
         request.on('error', () => undefined)
-        request.on('close', () => resolve())
+        request.on('close', () => resolve(undefined))
         request.resume()
       })
       const connect = await accepting(transport, (side) => {
