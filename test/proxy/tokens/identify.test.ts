@@ -1,10 +1,12 @@
 /** What is remembered of a token, and what is asked again at every use. */
+import { createPublicKey, generateKeyPairSync } from 'node:crypto'
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import { createIdentifier } from '../../../proxy/tokens/identify.ts'
 import type { Identity } from '../../../proxy/tokens/identity.ts'
+import { readSigningKey } from '../../../proxy/tokens/signing-key.ts'
 import {
   CLIENT,
   NOT_REVOKED,
@@ -203,6 +205,22 @@ describe('an issuer with a shape of its own', () => {
     const issuers = [issuerOf([key], { claims: { tenant: 'constructor', allowedHosts: 'toString' } })]
     const outcome = await present(createIdentifier({ issuers, revocations: NOT_REVOKED }), rawToken(key, goodClaims()))
     expect(outcome).toMatchObject({ ok: true, identity: { tenant: undefined, claim: { kind: 'deny-all' } } })
+  })
+
+  test('whose key could do more than its algorithms: only those are accepted', async () => {
+    const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
+    const pem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
+    const [rs, ps] = (['RS256', 'PS256'] as const).map((algorithm) => readSigningKey(pem, { kid: 'rsa', algorithm }))
+    if (!rs || !ps) throw new Error('no keys')
+    const jwk = { ...createPublicKey(privateKey).export({ format: 'jwk' }), kid: 'rsa' }
+    const outcomes = async (algorithm: 'RS256' | 'PS256', more: object): Promise<string[]> => {
+      const issuers = [issuerOf([], { algorithms: [algorithm], keySet: { keys: [{ ...jwk, ...more }] } })]
+      const identifier = createIdentifier({ issuers, revocations: NOT_REVOKED })
+      return [await outcomeOf(identifier, await tokenOf(rs)), await outcomeOf(identifier, await tokenOf(ps))]
+    }
+    expect(await outcomes('RS256', {})).toEqual(['ok', 'token_signature_invalid'])
+    expect(await outcomes('PS256', {})).toEqual(['token_signature_invalid', 'ok'])
+    expect(await outcomes('RS256', { alg: 'PS256' })).toEqual(['token_signature_invalid', 'token_signature_invalid'])
   })
 
   test('without aud: accepted if the operator says so, and one that is there must still fit', async () => {

@@ -159,6 +159,15 @@ describe('a key set from a URL', () => {
     expect(server.asked).toBe(2)
   })
 
+  test('is not fetched again for bad signatures under a known kid', async () => {
+    const key = newKey()
+    const server = await keyServer(serving(key))
+    const { identifier } = watch(server.url)
+    const forged = rawToken({ ...stranger, kid: key.kid }, goodClaims())
+    expect(await outcomeOf(identifier, forged)).toBe('token_signature_invalid')
+    expect(server.asked).toBe(1)
+  })
+
   test('is fetched again by itself, and a key that is gone verifies nothing more, not even what was remembered', async () => {
     const [staying, leaving] = [newKey(), newKey()]
     const server = await keyServer(serving(staying, leaving))
