@@ -45,6 +45,8 @@ export function reportFault(terminal: Terminal, error: unknown): ExitCode {
 export function processTerminal(): Terminal {
   const controller = new AbortController()
   let isWatching = false
+  // Whoever reads has seen enough (`| head`): that is no fault.
+  process.stdout.on('error', () => process.exit(EXIT.done))
   return {
     out: (text) => void process.stdout.write(`${text}\n`),
     err: (text) => void process.stderr.write(`${text}\n`),

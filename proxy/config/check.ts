@@ -25,7 +25,7 @@ export function checkMeaning(config: Config, context: MeaningContext = {}): read
 }
 
 /** How entries of this configuration are read. A set that is faulty itself counts as empty, so that its fault is told once. */
-export function entryContext(config: Config, machineSets: Readonly<Record<string, readonly string[]>>): EntryContext {
+function entryContext(config: Config, machineSets: Readonly<Record<string, readonly string[]>>): EntryContext {
   const named = Object.entries({ ...config.policy.sets, ...machineSets })
   const sets = named.map(([name, entries]) => {
     const read = parseSets({ [name]: entries })

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { checkUrl, complain } from './values.ts'
 
 /** The signature algorithms that an issuer may use. */
-export const ALGORITHMS = ['EdDSA', 'ES256', 'RS256', 'PS256', 'HS256'] as const
+const ALGORITHMS = ['EdDSA', 'ES256', 'RS256', 'PS256', 'HS256'] as const
 
 const claimName = z.string().min(1).max(128)
 

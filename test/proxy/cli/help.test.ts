@@ -1,8 +1,12 @@
+import { execFileSync, spawnSync } from 'node:child_process'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Command } from 'commander'
+import ts from 'typescript'
 import { expect, test } from 'vitest'
 import { createProgram } from '../../../proxy/cli/main.ts'
 import { nodeVersionFault } from '../../../proxy/cli/node-version.ts'
-import { runBinary, runMain } from './run-cli.ts'
+import { runBinary, runMain, temporaryFolder } from './run-cli.ts'
 
 function commands(command: Command): Command[] {
   return [command, ...command.commands.flatMap(commands)]
@@ -89,3 +93,35 @@ test.each([
   const fault = nodeVersionFault(version)
   expect(fault).toBe(isEnough ? undefined : `sallyport needs Node 22.12 or newer; this is ${version}`)
 })
+
+const OLD_NODE = ['/usr/bin/node', '/usr/local/bin/node'].find((path) => isOld(path))
+
+function isOld(path: string): boolean {
+  if (!existsSync(path)) return false
+  return nodeVersionFault(execFileSync(path, ['--version']).toString().trim()) !== undefined
+}
+
+test.skipIf(OLD_NODE === undefined)(
+  'an old Node says one clear line, and loads nothing else (skipped: this machine has no old Node)',
+  () => {
+    const folder = temporaryFolder()
+    for (const name of ['bin', 'node-version']) {
+      const source = readFileSync(join(import.meta.dirname, `../../../proxy/cli/${name}.ts`), 'utf8')
+      const { outputText } = ts.transpileModule(source, {
+        compilerOptions: {
+          module: ts.ModuleKind.ESNext,
+          target: ts.ScriptTarget.ES2023,
+          rewriteRelativeImportExtensions: true,
+        },
+      })
+      writeFileSync(join(folder.path, `${name}.js`), outputText)
+    }
+    writeFileSync(join(folder.path, 'package.json'), '{ "type": "module" }')
+    const { status, stderr, stdout } = spawnSync(OLD_NODE ?? '', [join(folder.path, 'bin.js'), 'serve'], {
+      encoding: 'utf8',
+    })
+    folder.close()
+    expect(stderr).toMatch(/^sallyport needs Node 22\.12 or newer; this is v\d+\.\d+\.\d+\n$/)
+    expect([status, stdout]).toEqual([1, ''])
+  },
+)

@@ -221,7 +221,10 @@ describe('policy explain', () => {
       '--token',
       `${token.slice(0, -4)}AAAA`,
     ])
-    expect(outcome).toMatchObject({ code: 2, stdout: 'The token is refused: token_signature_invalid (the signature does not hold).' })
+    expect(outcome).toMatchObject({
+      code: 2,
+      stdout: 'The token is refused: token_signature_invalid (the signature does not hold).',
+    })
   })
 
   test.each([

@@ -81,11 +81,11 @@ export function startBinary(args: readonly string[], { cwd, environment }: Surro
         const look = (): void => {
           const match = pattern.exec(streams[stream]())
           if (match !== null) {
-            child[stream]?.off('data', look)
+            child[stream].off('data', look)
             resolve(match)
           }
         }
-        child[stream]?.on('data', look)
+        child[stream].on('data', look)
         look()
         void ended.then(() =>
           reject(new Error(`ended before ${pattern.source}:\n${streams.stdout()}\n${streams.stderr()}`)),
