@@ -58,10 +58,14 @@ describe('credentials in a text', () => {
       piece.repeat(2_000_000 / piece.length),
     )
     for (const text of hostile) {
-      const before = performance.now()
-      quoteField(text)
-      escapeRequested(text)
-      expect(performance.now() - before).toBeLessThan(250)
+      // The best of five: a busy machine makes any one of them slow, a quadratic pattern all of them.
+      const times = Array.from({ length: 5 }, () => {
+        const before = performance.now()
+        quoteField(text)
+        escapeRequested(text)
+        return performance.now() - before
+      })
+      expect(Math.min(...times)).toBeLessThan(5)
     }
   })
 })
