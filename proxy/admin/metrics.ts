@@ -9,7 +9,7 @@ import type { CloseReason, Reason } from '../reasons.ts'
 import type { Dialect } from '../request.ts'
 
 /** How a look at an issuer's keys ended. */
-export type KeyRefreshResult = 'loaded' | 'unchanged' | 'failed'
+type KeyRefreshResult = 'loaded' | 'unchanged' | 'failed'
 
 /** What happened, for the counters. Every call is synchronous and cheap. */
 export interface Metrics {
@@ -34,7 +34,7 @@ export interface Metrics {
 }
 
 /** What {@link Metrics.countTunnel} takes. */
-export interface TunnelEnd {
+interface TunnelEnd {
   readonly closeReason: CloseReason
   readonly durationMs: number
   readonly bytesIn: number

@@ -72,7 +72,7 @@ export const auditSection = z
       .describe('Size after which a new file begins. Files are never deleted.'),
     instance: z
       .string()
-      .regex(/^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$/)
+      .regex(/^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$/)
       .optional()
       .describe('Name of this gateway in audit lines and file names. Absent: the host name.'),
   })

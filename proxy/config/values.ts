@@ -22,7 +22,7 @@ export function complain(context: z.core.$RefinementCtx, message: string, hint?:
 }
 
 /** {@link complain} where a value has to be given back: to be returned, never called for its effect alone. */
-export function refuse(context: z.core.$RefinementCtx, message: string, hint?: string): never {
+function refuse(context: z.core.$RefinementCtx, message: string, hint?: string): never {
   complain(context, message, hint)
   return z.NEVER
 }
