@@ -29,12 +29,12 @@ async function killUnderLoad(folder: string, from: number, lines: number): Promi
   return output.split('\n').slice(0, -1).map(Number)
 }
 
-describe('a gateway that is killed under load', () => {
+describe('a gateway that is killed under load', { timeout: 120_000 }, () => {
   it('has every acknowledged line in the log; the next run goes on, and verify says where the last one ended', async () => {
     const folder = makeFolder()
     const acknowledged: number[] = []
-    for (let run = 1; run <= 4; run += 1) {
-      acknowledged.push(...(await killUnderLoad(folder, (acknowledged.at(-1) ?? 0) + 1000, 2000 * run)))
+    for (let run = 1; run <= 3; run += 1) {
+      acknowledged.push(...(await killUnderLoad(folder, (acknowledged.at(-1) ?? 0) + 1000, 1000 * run)))
       const verified = await verifyAudit({ paths: [folder], keys: [key] })
       expect(verified).toMatchObject({
         ok: true,
@@ -44,13 +44,13 @@ describe('a gateway that is killed under load', () => {
       })
     }
     const written = new Set(readAll(folder).flatMap(({ request_id }) => request_id ?? []))
-    expect(acknowledged.length).toBeGreaterThan(15_000)
+    expect(acknowledged.length).toBeGreaterThan(5000)
     expect(acknowledged.filter((number) => !written.has(`req_${number}`))).toEqual([])
     const last = await openTestLog(folder, { signingKey: key })
     await last.close()
     expect(await verifyAudit({ paths: [folder], keys: [key] })).toMatchObject({
       ok: true,
-      instances: [{ unsignedLines: 0, runs: [{}, {}, {}, { end: 'unclean' }, { end: 'stop' }] }],
+      instances: [{ unsignedLines: 0, runs: [{}, {}, { end: 'unclean' }, { end: 'stop' }] }],
     })
     expect(logFiles(folder).length).toBeGreaterThan(5)
   })

@@ -44,7 +44,7 @@ function isPresent(command: string, context: { skip: (note: string) => void }): 
   context.skip(reason)
 }
 
-describe('the recipes of docs/audit.md', () => {
+describe('the recipes of docs/audit.md', { timeout: 120_000 }, () => {
   it('the hash of a line is in the next one', async () => {
     const log = logFiles(await makeLog())[0]!
     const [hash, prev, ...rest] = run('sh', ['-c', recipe('verify-chain')], { LOG: log }).stdout.split('\n')

@@ -117,8 +117,8 @@ export function rechain(lines: readonly string[], prev: string): string[] {
 
 /** Resolves when `check` holds; polls, since what is waited for happens in the file system. */
 export async function until(check: () => boolean, what: string): Promise<void> {
-  for (const deadline = Date.now() + 10_000; !check();) {
-    if (Date.now() > deadline) throw new Error(`not within 10 s: ${what}`)
+  for (const deadline = Date.now() + 20_000; !check();) {
+    if (Date.now() > deadline) throw new Error(`not within 20 s: ${what}`)
     await new Promise((resolve) => setTimeout(resolve, 5))
   }
 }
