@@ -64,25 +64,33 @@ export function parseEntry(text: string, context: EntryContext): Parsed<Entry> {
   return faulty(code, `${quoted(withoutUserInfo(text))} is refused: ${message}${right}`, hint)
 }
 
-function readPreset(text: string, { sets }: EntryContext): Parsed<PresetEntry> {
+function readPreset(text: string, { from, sets }: EntryContext): Parsed<PresetEntry> {
   const [name = '', ...rest] = text.slice(1).split(':')
-  const own = sets?.get(name)
-  const entries = own ?? findPreset(name)?.entries.map(shippedEntry)
+  const entries = sets?.get(name) ?? shippedEntries(name)
   if (entries === undefined) {
     const isMachines = name === 'npm' || name === 'apt'
-    if (isMachines)
-      return faulty('preset', 'this set is read from the machine where a policy is loaded, and was not here')
-    return faulty('preset', `no set has this name; there are ${[...presetNames(), ...(sets?.keys() ?? [])].join(', ')}`)
+    if (isMachines) return faulty('preset', 'this set is read from the machine that loads a policy, and was not here')
+    // Whoever writes a token learns nothing of the operator's own sets.
+    const known = [...presetNames(), ...(from === 'file' ? (sets?.keys() ?? []) : [])]
+    return faulty('preset', `no set has this name; there are ${known.join(', ')}`)
   }
   if (rest.length > 0) return faulty('preset', 'a set takes no port', `@${name}`)
   return parsed({ kind: 'preset', name, text, entries })
 }
 
-/** An entry of a shipped preset; a fault there is a fault of this package, and tests read every one. */
-function shippedEntry(text: string): HostEntry {
-  const entry = readHostEntry(text, { from: 'file' })
-  if (!entry.ok) throw new TypeError(`${text}: ${entry.fault.message}`)
-  return entry.value
+/** Read once each; a fault in one is a fault of this package, and tests read every one. */
+const shipped = new Map<string, readonly HostEntry[]>()
+
+function shippedEntries(name: string): readonly HostEntry[] | undefined {
+  const preset = findPreset(name)
+  if (preset === undefined || shipped.has(name)) return shipped.get(name)
+  const entries = preset.entries.map((text) => {
+    const entry = readHostEntry(text, { from: 'file' })
+    if (!entry.ok) throw new TypeError(`${text}: ${entry.fault.message}`)
+    return entry.value
+  })
+  shipped.set(name, entries)
+  return entries
 }
 
 /** `depth`: how many faults of a longer entry were already cut off in search of a hint. */

@@ -174,6 +174,13 @@ describe("the operator's own sets", () => {
     ])
   })
 
+  it('a fault in a token does not tell the names of them', () => {
+    const sets = parseSets({ secretproject: ['git.corp.example'] })
+    if (!sets.ok) throw new Error('the set should load')
+    expect(JSON.stringify(parseEntry('@nosuch', { from: 'token', sets: sets.value }))).not.toContain('secretproject')
+    expect(JSON.stringify(parseEntry('@nosuch', { from: 'file', sets: sets.value }))).toContain('secretproject')
+  })
+
   it('a name of the object prototype is no set', () => {
     for (const name of ['constructor', '__proto__', 'toString'])
       expect(codeOf(parseEntry(`@${name}`, FILE))).toBe('preset')
