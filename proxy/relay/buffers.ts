@@ -15,6 +15,13 @@ export const HOT_LIMIT = 64
 /** The shared buffer. Whoever reads next overwrites it: never hand it, or a view of it, to a write. */
 export const coldBuffer: Buffer = Buffer.allocUnsafeSlow(COLD_BYTES)
 
+/** What was read, in memory of its own. */
+export function copyOf(buffer: Buffer, bytes: number): Buffer {
+  const copy = Buffer.allocUnsafe(bytes)
+  buffer.copy(copy, 0, 0, bytes)
+  return copy
+}
+
 /** Borrows a hot buffer. */
 export interface HotHolder {
   /** Gives the buffer back now if it has lain idle since the last time that this was asked; says whether it did. */

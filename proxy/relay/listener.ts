@@ -54,9 +54,10 @@ export const BACKLOG = 4096
 export function handOver(options: ListenCommon, socket: net.Socket | tls.TLSSocket, isUnix: boolean): void {
   const thumbprint = socket instanceof tls.TLSSocket ? thumbprintOf(socket) : undefined
   const side = Side.accept(socket)
+  const { peer } = side
   options.onSide(side, {
-    address: isUnix ? 'unix' : canonicalAddress(side.remoteAddress),
-    port: isUnix ? 0 : (side.remotePort ?? 0),
+    address: isUnix ? 'unix' : canonicalAddress(peer.address),
+    port: isUnix ? 0 : (peer.port ?? 0),
     ...(thumbprint !== undefined && { certificateThumbprint: thumbprint }),
     ...(options.bound !== undefined && { bound: options.bound }),
   })

@@ -3,7 +3,8 @@ import type { Clock } from '../clock.ts'
 import type { CloseReason } from '../reasons.ts'
 import type { HelloInspector } from './client-hello.ts'
 import { HelloGate } from './hello-gate.ts'
-import type { Receiver, Side } from './side.ts'
+import type { Receiver } from './receiver.ts'
+import type { Side } from './side.ts'
 
 /** How a tunnel ended. */
 export interface RelayResult {

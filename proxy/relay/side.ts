@@ -3,10 +3,13 @@
  * Bytes come through `onread` into the relay's own buffers where the handle can be moved to such a socket (TCP, unix sockets), else through the socket's events (TLS).
  * Nothing here knows what the bytes mean.
  */
-import net from 'node:net'
+import type net from 'node:net'
 import tls from 'node:tls'
-import { COLD_BYTES, coldBuffer, type HotHolder, hotBuffers } from './buffers.ts'
+import { COLD_BYTES, coldBuffer, copyOf } from './buffers.ts'
+import { type Borrower, HotLoan } from './hot-loan.ts'
+import type { Receiver } from './receiver.ts'
 import { turns, type Visitor } from './turns.ts'
+import { disown, moveToOnread, ONREAD, own, ownChunks, readNextInto, reroute, type SocketOwner } from './wiring.ts'
 
 /** A side that is made before its socket: `onread` goes to `net.connect`, then the socket is attached. */
 export interface OutboundSide {
@@ -14,57 +17,10 @@ export interface OutboundSide {
   readonly onread: net.OnReadOpts
 }
 
-/** Who gets a side's bytes and events once it is relayed. One object for all sides that it serves. */
-export interface Receiver {
-  /**
-   * Bytes came. They may be kept until `false` is answered by {@link Side.proceed}; after `true` they are gone when this returns.
-   * `false`: no more until `proceed`.
-   */
-  received(side: Side, bytes: Buffer): boolean
-  /** The peer has sent its end. */
-  ended(side: Side): void
-  /** All that {@link Side.send} was given is in the kernel. Also comes when nobody waits for it. */
-  drained(side: Side): void
-  /** The socket is closed; its pending writes are void. `fault` is the system's code if it was one. */
-  closed(side: Side, fault: string | undefined): void
-}
-
-/** A socket knows its side, so that one set of functions serves all sockets: no closure a connection, let alone a chunk. */
-const SIDE = Symbol('side')
-interface SideSocket extends net.Socket {
-  [SIDE]?: Side
-}
-
-/** What of a socket's insides is used, from Node 20 to 26; where it is missing, the socket's events are. */
-interface Handle {
-  readonly useUserBuffer?: (buffer: Buffer) => void
-}
-interface HandleHolder {
-  _handle?: Handle | null
-}
-
 const EMPTY = Buffer.alloc(0)
 
-/** Idle connections that keep being asked for their buffer leave a few bytes with the handle each time; this bounds them. */
-const MOST_SURRENDERS = 256
-
-/** Where the socket whose read is being handled reads next: Node asks for it right after the callback, and does not say for which socket. */
-let nextBuffer = coldBuffer
-
-const ONREAD: net.OnReadOpts = {
-  buffer: () => {
-    const buffer = nextBuffer
-    nextBuffer = coldBuffer
-    return buffer
-  },
-  // Node's own idea of the buffer is not asked for: after a surrender it is out of date.
-  callback(this: SideSocket, bytesRead: number): boolean {
-    return this[SIDE]?.onRead(bytesRead) ?? false
-  },
-}
-
 /** One end of a connection. Faults of the socket never throw: they close the side. */
-export class Side implements HotHolder, Visitor {
+export class Side implements SocketOwner, Borrower, Visitor {
   #socket: net.Socket | undefined
   /** Whether reads go through {@link ONREAD}. */
   #direct = false
@@ -78,33 +34,22 @@ export class Side implements HotHolder, Visitor {
   #fault: string | undefined
   #ended = false
   #closed = false
-  /** The receiver said stop; what it was given last may still be on its way out of {@link #hot}. */
+  /** The receiver said stop; what it was given last may still be on its way out of the borrowed buffer. */
   #stopped = false
   #queued = false
   /** Bytes of this visit. */
   #visited = 0
-  /** The buffer that this socket reads into, if not the shared one. */
-  #hot: Buffer | undefined
-  /** Whether it was read into since the pool last asked for it. */
-  #hotInUse = false
-  #surrenders = 0
+  #loan: HotLoan | undefined
 
   /**
    * The side of an accepted connection. Give the socket up: it may be an empty shell afterwards.
    * Best with `pauseOnConnect` and `allowHalfOpen` on the server.
    */
   static accept(socket: net.Socket | tls.TLSSocket): Side {
-    const handle = takeHandle(socket)
-    if (handle === undefined) return Side.adopt(socket)
+    const direct = moveToOnread(socket)
+    if (direct === undefined) return Side.adopt(socket)
     const side = new Side()
-    // As Node's own server makes the socket of an accepted handle; `manualStart`: it does not read yet.
-    const options: net.SocketConstructorOpts & { readonly manualStart: boolean } = {
-      handle: handle as unknown as net.BoundSocket,
-      manualStart: true,
-      allowHalfOpen: true,
-      onread: ONREAD,
-    }
-    side.#own(new net.Socket(options), true)
+    side.#own(direct, true)
     return side
   }
 
@@ -112,8 +57,7 @@ export class Side implements HotHolder, Visitor {
   static adopt(socket: net.Socket): Side {
     const side = new Side()
     side.#own(socket, false)
-    socket.pause()
-    socket.on('data', onData)
+    ownChunks(socket)
     return side
   }
 
@@ -140,13 +84,8 @@ export class Side implements HotHolder, Visitor {
   }
 
   /** The peer's address as the system says it; `undefined` for unix sockets and for a peer that has left. */
-  get remoteAddress(): string | undefined {
-    return this.#socket?.remoteAddress
-  }
-
-  /** The peer's port, likewise. */
-  get remotePort(): number | undefined {
-    return this.#socket?.remotePort
+  get peer(): { readonly address: string | undefined; readonly port: number | undefined } {
+    return { address: this.#socket?.remoteAddress, port: this.#socket?.remotePort }
   }
 
   /** The next bytes, the caller's own copy; `null` at the end of the stream, clean or not. One read at a time; the socket is not read otherwise. */
@@ -195,14 +134,9 @@ export class Side implements HotHolder, Visitor {
     const socket = this.#socket
     if (socket === undefined || socket.destroyed) return
     // After an end that is still on its way libuv refuses to reset; other transports than TCP can't.
-    if (
-      socket.writableEnded ||
-      socket.connecting ||
-      socket.remoteFamily === undefined ||
-      socket instanceof tls.TLSSocket
-    )
-      socket.destroy()
-    else socket.resetAndDestroy()
+    const isTcp = socket.remoteFamily !== undefined && !(socket instanceof tls.TLSSocket)
+    if (isTcp && !socket.connecting && !socket.writableEnded) socket.resetAndDestroy()
+    else socket.destroy()
   }
 
   /** Called once when the socket is closed; in a later turn if it already is. One listener at a time. */
@@ -218,7 +152,7 @@ export class Side implements HotHolder, Visitor {
   toStream(): net.Socket {
     const socket = this.#live()
     this.#handedOn = true
-    socket.off('data', onData).off('end', onEnd).off('close', onClose)
+    disown(socket)
     const unread = this.takeUnread()
     if (unread !== undefined && !this.#ended) socket.unshift(unread)
     // As if nobody had touched it: the first listener for data starts it.
@@ -229,7 +163,6 @@ export class Side implements HotHolder, Visitor {
   /** From here on bytes and events go to the receiver; reading starts. What was put back must be taken before. */
   start(receiver: Receiver): void {
     this.#receiver = receiver
-    this.#socket?.on('drain', onDrain)
     if (this.#closed) process.nextTick(() => receiver.closed(this, this.#fault))
     else if (this.#ended) process.nextTick(() => receiver.ended(this))
     else this.#restart()
@@ -249,7 +182,7 @@ export class Side implements HotHolder, Visitor {
   proceed(): void {
     if (!this.#stopped) return
     this.#stopped = false
-    if (this.#ended || this.#closed) this.#cool()
+    if (this.#ended || this.#closed) this.#loan?.giveBack()
     else if (!this.#queued) this.#restart()
   }
 
@@ -259,64 +192,57 @@ export class Side implements HotHolder, Visitor {
     if (!this.#stopped) this.#restart()
   }
 
-  /** {@link HotHolder} */
-  surrender(): boolean {
-    if (this.#hotInUse || this.#stopped || this.#queued) {
-      this.#hotInUse = false
-      return false
-    }
-    const handle = (this.#socket as HandleHolder | undefined)?._handle
-    if (this.#hot === undefined || !handle?.useUserBuffer) return false
-    handle.useUserBuffer(coldBuffer)
-    this.#surrenders++
-    this.#cool()
-    return true
+  /** {@link Borrower} */
+  letGo(): boolean {
+    if (this.#stopped || this.#queued || this.#socket === undefined) return false
+    return reroute(this.#socket, coldBuffer)
   }
 
-  /** The socket has read into its buffer; says whether to read on. Called by {@link ONREAD} only. */
+  /** {@link SocketOwner} */
   onRead(bytesRead: number): boolean {
-    const hot = this.#hot
+    const hot = this.#loan?.buffer
     const buffer = hot ?? coldBuffer
     if (this.#handedOn) return this.#live().push(copyOf(buffer, bytesRead))
     if (this.#receiver === undefined) return this.#pull(copyOf(buffer, bytesRead))
     const more = this.#relay(hot === undefined ? copyOf(coldBuffer, bytesRead) : hot.subarray(0, bytesRead))
-    if (hot === undefined) this.#heatUp(bytesRead)
-    else if (this.#stopped) this.#hotInUse = true
-    else if (bytesRead < COLD_BYTES) this.#cool()
-    else this.#hotInUse = true
-    if (bytesRead < COLD_BYTES) this.#visited = 0
-    nextBuffer = this.#hot ?? coldBuffer
+    const isFull = bytesRead >= COLD_BYTES
+    if (!isFull) this.#visited = 0
+    if (hot !== undefined && (isFull || this.#stopped)) this.#loan?.used()
+    else if (hot !== undefined) this.#loan?.giveBack()
+    else if (isFull && !this.closed) (this.#loan ??= new HotLoan(this)).borrow()
+    readNextInto(this.#loan?.buffer ?? coldBuffer)
     return more
   }
 
-  /** A chunk of the fallback; it is nobody else's, so that it needs no copy. */
+  /** {@link SocketOwner}; a chunk of its own needs no copy. */
   onChunk(chunk: Buffer): void {
     const more = this.#receiver === undefined ? this.#pull(chunk) : this.#relay(chunk)
     if (!more) this.#socket?.pause()
   }
 
-  /** The socket's 'end'. */
+  /** {@link SocketOwner} */
   onEnd(): void {
     this.#ended = true
-    if (!this.#stopped) this.#cool()
+    if (!this.#stopped) this.#loan?.giveBack()
     this.#answer(null)
     this.#receiver?.ended(this)
   }
 
-  /** The socket's 'drain'. */
+  /** {@link SocketOwner} */
   onDrain(): void {
-    if (!this.closed) this.#receiver?.drained(this)
+    // Empty writes of before may call back while later ones are pending, out of a borrowed buffer.
+    if (!this.closed && this.#socket?.writableLength === 0) this.#receiver?.drained(this)
   }
 
-  /** The socket's 'error'; 'close' follows. */
-  onError(fault: NodeJS.ErrnoException): void {
+  /** {@link SocketOwner} */
+  onFault(fault: NodeJS.ErrnoException): void {
     this.#fault ??= fault.code ?? 'UNKNOWN'
   }
 
-  /** The socket's 'close': the handle neither reads nor writes any more. */
+  /** {@link SocketOwner} */
   onClosed(): void {
     this.#closed = true
-    if (!this.#stopped) this.#cool()
+    if (!this.#stopped) this.#loan?.giveBack()
     this.#answer(null)
     this.#closeListener?.()
     this.#receiver?.closed(this, this.#fault)
@@ -325,8 +251,7 @@ export class Side implements HotHolder, Visitor {
   #own(socket: net.Socket, direct: boolean): void {
     this.#socket = socket
     this.#direct = direct
-    ;(socket as SideSocket)[SIDE] = this
-    socket.on('end', onEnd).on('error', onError).on('close', onClose)
+    own(socket, this)
   }
 
   #live(): net.Socket {
@@ -368,54 +293,4 @@ export class Side implements HotHolder, Visitor {
     turns.queue(this)
     return false
   }
-
-  #heatUp(bytesRead: number): void {
-    if (bytesRead < COLD_BYTES || this.#surrenders >= MOST_SURRENDERS || this.closed) return
-    this.#hot = hotBuffers.borrow(this)
-    this.#hotInUse = true
-  }
-
-  /** Gives the hot buffer back. Only where the handle won't read into it again, and no write holds it. */
-  #cool(): void {
-    const hot = this.#hot
-    if (hot === undefined) return
-    this.#hot = undefined
-    hotBuffers.giveBack(hot, this)
-  }
-}
-
-function copyOf(buffer: Buffer, bytes: number): Buffer {
-  const copy = Buffer.allocUnsafe(bytes)
-  buffer.copy(copy, 0, 0, bytes)
-  return copy
-}
-
-/** Takes the handle out of a socket, so that another may have it; `undefined` where that can't be done. */
-function takeHandle(socket: net.Socket): Handle | undefined {
-  const holder = socket as HandleHolder
-  const handle = holder._handle
-  if (socket instanceof tls.TLSSocket || socket.destroyed || socket.readableLength > 0) return undefined
-  if (!handle || typeof handle.useUserBuffer !== 'function') return undefined
-  holder._handle = null
-  return handle
-}
-
-function onData(this: SideSocket, chunk: Buffer): void {
-  this[SIDE]?.onChunk(chunk)
-}
-
-function onEnd(this: SideSocket): void {
-  this[SIDE]?.onEnd()
-}
-
-function onDrain(this: SideSocket): void {
-  this[SIDE]?.onDrain()
-}
-
-function onError(this: SideSocket, fault: NodeJS.ErrnoException): void {
-  this[SIDE]?.onError(fault)
-}
-
-function onClose(this: SideSocket): void {
-  this[SIDE]?.onClosed()
 }

@@ -65,7 +65,10 @@ export async function startGateway(transport: Transport, options: GatewayOptions
     let early: Buffer | undefined
     if (options.readsLine) {
       const first = await client.read()
-      if (first === null) return void client.destroy()
+      if (first === null) {
+        client.destroy()
+        return
+      }
       early = first.subarray(first.indexOf('\n') + 1)
       client.write(Buffer.from('ok\n'))
     }

@@ -97,7 +97,7 @@ describe.each(['tcp', 'unix', 'tls'] as const)('over %s', (transport) => {
       const release = occupyHotBuffers(leave, HOT_LIMIT)
       closers.push(release)
       const { promise: mayRead, resolve: letThemRead } = Promise.withResolvers<undefined>()
-      const names = Array.from({ length: 8 }, (_, index) => `blk-${String(index).padStart(4, '0')}`)
+      const names = Array.from({ length: 5 }, (_, index) => `blk-${String(index).padStart(4, '0')}`)
       const origin = await hashingOrigin(10 * MIB, 2, mayRead)
       const gateway = await gatewayTo(transport, origin.port)
       const got = Promise.all(names.map((name) => runTunnel(gateway, name, 10 * MIB, 2, undefined, mayRead)))

@@ -174,7 +174,10 @@ describe.each(['tcp', 'unix', 'tls', 'plain events'] as const)('a side over %s',
           const pieces: Buffer[] = []
           while (pieces.length < reads) {
             const bytes = await side.read()
-            if (bytes === null) return void side.destroy()
+            if (bytes === null) {
+              side.destroy()
+              return
+            }
             pieces.push(bytes)
           }
           for (const piece of pieces.reverse()) side.unread(piece)
