@@ -1,6 +1,15 @@
 /** The host's side of a worker: typed requests over any byte stream. Every reply is untrusted, so it is checked and bounded. */
 import type net from 'node:net'
 import type { SandboxExecResult, SandboxFileEntry, SandboxFileStat, SandboxOutput } from './sandbox.ts'
+import { SandboxError } from './sandbox-error.ts'
+import { call, jsonBody } from './worker-client/call.ts'
+import { commandMethods } from './worker-client/commands.ts'
+import type { Link } from './worker-client/exchange.ts'
+import { fileMethods } from './worker-client/files.ts'
+import { count, malformed } from './worker-client/lines.ts'
+import { WorkerFault } from './worker-client/worker-fault.ts'
+
+export { WorkerFault }
 
 /** How a worker is reached. */
 export interface WorkerClientOptions {
@@ -106,7 +115,11 @@ export interface WorkerClient {
   /** To the whole process group. Of a process that has ended: nothing happens. */
   signal(id: string, signal: NodeJS.Signals): Promise<void>
   /** Writes a file whole or not at all; makes the folders above it. `mode` is that of the present file, or `0o644`. */
-  writeFile(path: string, content: WorkerBytes, options?: WaitOptions & { readonly mode?: number | undefined }): Promise<void>
+  writeFile(
+    path: string,
+    content: WorkerBytes,
+    options?: WaitOptions & { readonly mode?: number | undefined },
+  ): Promise<void>
   /** A regular file, of at most 1 GiB. */
   readFile(path: string, options?: WaitOptions): Promise<Uint8Array>
   /** A regular file of any size, as it is at the time of the request. */
@@ -122,14 +135,44 @@ export interface WorkerClient {
   move(from: string, to: string): Promise<void>
 }
 
-/** Why a worker refused: an errno name such as `ENOENT`, or `outside` (not below a declared root), `read_only`, `not_a_file`, `too_large`… */
-export class WorkerFault extends Error {
-  override readonly name = 'WorkerFault'
-  readonly code: string
+const DEFAULT_SILENCE_MS = 45_000
+const MAX_TEXT_LENGTH = 4_096
 
-  /** `message` is the worker's, cut and cleaned. */
-  constructor(code: string, message: string) {
-    super(message)
-    this.code = code
+/** Makes a client. It holds no connection open, so there is nothing to close. */
+export function createWorkerClient({
+  connect,
+  token,
+  silenceMs = DEFAULT_SILENCE_MS,
+}: WorkerClientOptions): WorkerClient {
+  const link: Link = { connect, token, silenceMs }
+  return {
+    async health(options = {}) {
+      return parseHealth(await call(link, backendFault, { method: 'GET', path: '/healthz', signal: options.signal }))
+    },
+    async configure(configuration) {
+      await call(link, backendFault, { method: 'POST', path: '/configure', ...jsonBody(configuration) })
+    },
+    ...commandMethods(link),
+    ...fileMethods(link),
   }
+}
+
+function parseHealth(fields: Record<string, unknown>): WorkerHealth {
+  const { node, rootDir } = fields
+  if (typeof node !== 'string' || node.length > MAX_TEXT_LENGTH) throw malformed('`node` is no version')
+  if (typeof rootDir !== 'string' || !rootDir.startsWith('/') || rootDir.length > MAX_TEXT_LENGTH)
+    throw malformed('`rootDir` is no path')
+  const protocol = count(fields, 'protocol')
+  return {
+    protocol,
+    pid: count(fields, 'pid'),
+    node,
+    rootDir,
+    running: count(fields, 'running'),
+    uptimeMs: count(fields, 'uptimeMs'),
+  }
+}
+
+function backendFault(code: string, message: string): SandboxError {
+  return new SandboxError('SALLYPORT_SANDBOX_BACKEND_FAILED', message, { cause: new WorkerFault(code, message) })
 }

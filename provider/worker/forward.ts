@@ -1,0 +1,38 @@
+/** Carries a loopback port to a unix socket, byte by byte, half-closes included: the way from a sandbox without a network to its gateway. */
+import net from 'node:net'
+import type { WorkerForward } from './settings.ts'
+
+// Two descriptors each; beyond this a connection is closed at once.
+const MAX_CONNECTIONS = 1_024
+
+/** Resolves when it listens. @throws Error when the port is taken */
+export function startForward({ host, port, path }: WorkerForward): Promise<net.Server> {
+  const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true }, (client) =>
+    carry(client, path),
+  )
+  server.maxConnections = MAX_CONNECTIONS
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen({ host, port }, () => {
+      server.off('error', reject).on('error', () => undefined)
+      resolve(server)
+    })
+  })
+}
+
+function carry(client: net.Socket, path: string): void {
+  const upstream = net.connect({ path, allowHalfOpen: true })
+  client.on('error', () => upstream.destroy())
+  upstream.on('error', () => client.resetAndDestroy())
+  // A side that is gone without an end takes the other with it.
+  client.on('close', () => {
+    if (!upstream.writableEnded || !client.readableEnded) upstream.destroy()
+  })
+  upstream.on('close', () => {
+    if (!client.writableEnded || !upstream.readableEnded) client.destroy()
+  })
+  upstream.once('connect', () => {
+    client.pipe(upstream)
+    upstream.pipe(client)
+  })
+}

@@ -1,0 +1,54 @@
+/** Entry of the bundle: `node worker.cjs [--init] SETTINGS`, where SETTINGS is a JSON file or `-` for the first line of stdin. */
+import fs from 'node:fs'
+import { readSettings } from './read-settings.ts'
+import { startWorker, type Worker } from './worker.ts'
+
+// A shell waits for any child, also those that were handed to it; Node does not. So where orphans come to this process, a shell stands above it.
+const INIT = `
+exec 3<&0 </dev/null
+"$@" <&3 3<&- & worker=$!
+exec 3<&-
+trap 'kill -TERM $worker' TERM INT HUP
+while :; do
+  wait $worker; status=$?
+  kill -0 $worker 2>/dev/null || exit $status
+done`
+const SHELL = '/bin/sh'
+
+const [source] = process.argv.slice(2).filter((argument) => argument !== '--init')
+if (source === undefined) {
+  fs.writeSync(2, 'usage: worker [--init] SETTINGS\n')
+  process.exit(2)
+}
+if (process.pid === 1 || process.argv.includes('--init')) becomeChildOfShell(source)
+let worker: Worker | undefined
+void start(source)
+
+async function start(source: string): Promise<void> {
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => stop(0))
+  try {
+    const settings = readSettings(source)
+    worker = await startWorker(settings, () => process.exit(0))
+    if (settings.endWithStdin === true)
+      process.stdin
+        .resume()
+        .on('end', () => stop(0))
+        .on('error', () => stop(0))
+    if (settings.announce === true) fs.writeSync(1, 'ready\n')
+  } catch (error) {
+    fs.writeSync(2, `worker: ${error instanceof Error ? error.message : 'cannot start'}\n`)
+    process.exit(1)
+  }
+}
+
+function stop(status: number): never {
+  worker?.close()
+  process.exit(status)
+}
+
+/** Replaces this process by a shell that starts it anew; does nothing where that cannot be done, and zombies then stay until the end. */
+function becomeChildOfShell(source: string): void {
+  if (typeof process.execve !== 'function' || !fs.existsSync(SHELL)) return
+  const [script = ''] = process.argv.slice(1)
+  process.execve(SHELL, ['sh', '-c', INIT, 'sh', process.execPath, ...process.execArgv, script, source], process.env)
+}

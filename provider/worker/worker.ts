@@ -1,0 +1,107 @@
+/** One worker: its server, its way out, its children, its end. */
+import fs from 'node:fs'
+import type http from 'node:http'
+import type net from 'node:net'
+import { createChildPipes } from './child-pipes.ts'
+import { createConfinement } from './confinement.ts'
+import type { WorkerContext } from './context.ts'
+import { startForward } from './forward.ts'
+import { killTree } from './process-tree.ts'
+import { createProcesses } from './processes.ts'
+import { createServer } from './server.ts'
+import type { WorkerSettings } from './settings.ts'
+
+/** A worker that answers. */
+export interface Worker {
+  /** Kills everything it started, and listens no more. */
+  close(): void
+}
+
+const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+// How often the end of its time is looked at: the clock may jump when a sandbox is paused.
+const MAX_TIMER_MS = 10_000
+
+/** Resolves when requests are answered. `onExpired` is called once, after the worker has closed itself. */
+export async function startWorker(settings: WorkerSettings, onExpired: () => void): Promise<Worker> {
+  // Node's threads start with the first file operation that needs them, and without room for them the process dies: so not later, when children took it all.
+  const threads = fs.promises.stat('/')
+  const tag = `${process.pid}-${Date.now().toString(36)}`
+  const pipes = createChildPipes(settings.tempFolder ?? '/tmp')
+  const confinement = createConfinement(settings.roots)
+  const base = { PATH: DEFAULT_PATH, ...(settings.inheritEnv === true && ownEnvironment()) }
+  let marks = 0
+  let expiry: NodeJS.Timeout | undefined
+
+  const processes = createProcesses(pipes, tag)
+  const context: WorkerContext & { defaults: WorkerContext['defaults'] } = {
+    pipes,
+    confinement,
+    processes,
+    commands: new Map(),
+    defaults: { cwd: confinement.rootDir, env: { ...base, ...settings.env } },
+    nextMark: () => `${tag}.${++marks}.`,
+    setEnvironment: (env) => {
+      context.defaults = { ...context.defaults, env: { ...base, ...env } }
+    },
+    setTimeToLive: (milliseconds) => {
+      clearTimeout(expiry)
+      const expiresAtMs = Date.now() + milliseconds
+      const look = (): void => {
+        const left = expiresAtMs - Date.now()
+        if (left > 0) return void (expiry = setTimeout(look, Math.min(left, MAX_TIMER_MS)))
+        close()
+        onExpired()
+      }
+      look()
+    },
+  }
+
+  const server = createServer(context, settings.token)
+  const forwards: net.Server[] = []
+  const close = (): void => {
+    clearTimeout(expiry)
+    for (const listener of [server, ...forwards]) listener.close()
+    server.closeAllConnections()
+    for (const run of context.commands.values()) run?.cancel()
+    processes.cancelAll()
+    killTree(undefined, `${tag}.`)
+    pipes.close()
+  }
+
+  forwards.push(...(await Promise.all((settings.forward ?? []).map(startForward))))
+  await threads
+  await listen(server, settings.listen)
+  if (settings.timeToLiveMs !== undefined) context.setTimeToLive(settings.timeToLiveMs)
+  // What the first command needs, while nobody waits for it.
+  setImmediate(() => void import('node:child_process').then(() => pipes.prepare()))
+  return { close }
+}
+
+async function listen(server: http.Server, listen: WorkerSettings['listen']): Promise<void> {
+  if ('path' in listen && fs.lstatSync(listen.path, { throwIfNoEntry: false })?.isSocket()) fs.unlinkSync(listen.path)
+  const mask = process.umask(0o177)
+  try {
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject)
+      server.listen(
+        'path' in listen ? { path: listen.path, backlog: 511 } : { host: listen.host, port: listen.port, backlog: 511 },
+        () => {
+          server.off('error', reject).on('error', () => undefined)
+          resolve()
+        },
+      )
+    })
+  } finally {
+    process.umask(mask)
+  }
+  if ('path' in listen && listen.mode !== undefined) fs.chmodSync(listen.path, listen.mode)
+}
+
+/** Without what concerns this process alone. */
+function ownEnvironment(): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(process.env).filter(
+      (entry): entry is [string, string] => entry[1] !== undefined && !/^(NODE_|SALLYPORT_)/.test(entry[0]),
+    ),
+  )
+}
