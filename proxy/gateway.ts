@@ -1,6 +1,7 @@
 /** Puts the gateway together: opens what it needs, serves connections, reloads, drains and closes. Decides nothing itself. */
 import { randomBytes } from 'node:crypto'
 import os from 'node:os'
+import { join } from 'node:path'
 import { pino } from 'pino'
 import { type EgressPolicy, SallyportError } from '../policies/index.ts'
 import { createMetrics } from './admin/metrics.ts'
@@ -92,10 +93,10 @@ export interface Gateway {
   readonly bind: (options: BindAddress & { readonly identity: BoundIdentity }) => Promise<BoundListener>
   /**
    * Takes over another configuration: issuers, policy, network, limits and timeouts. Listeners, state and audit stay as they are.
-   * Open tunnels that it no longer allows are cut.
-   * @throws SallyportError when it can't be used; then the old one stays in force
+   * Open tunnels that it no longer allows are cut. The audit log has a line for it, also for one that could not be read or used.
+   * @throws what `load` throws, or SallyportError when it can't be used; then the old one stays in force
    */
-  readonly reload: (config: Config) => Promise<void>
+  readonly reload: (load: () => Config | Promise<Config>) => Promise<void>
   /** Refuses what is new, waits for open tunnels up to `timeouts.drainSeconds`, then cuts them. */
   readonly drain: () => Promise<void>
   /** Cuts everything, writes the end of the audit log and closes. Idempotent. */
@@ -140,9 +141,11 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
       if (event.result === 'failed') logger.warn({ issuer, detail: event.detail }, 'the keys of an issuer could not be read')
     },
   })
+  const instance = settings().audit.instance ?? instanceName(os.hostname())
   const log = await openAuditLog({
     path: settings().audit.path,
-    instance: settings().audit.instance ?? os.hostname().replace(/[^A-Za-z0-9._-]/g, '-'),
+    instance,
+    headPath: join(settings().state, `audit-head-${instance}.jsonl`),
     onFailure: settings().audit.onFailure,
     maxFileBytes: settings().audit.maxFileBytes,
     signingKey: await openAuditKey(settings().state),
@@ -259,6 +262,27 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     rules = compileRuleset(config, machineSets.sets, ownListeners(own))
   }
 
+  /** All of it or nothing: what can fail comes before what is put in force. */
+  const takeOver = (config: Config) => {
+    const next = compileRuleset(config, machineSets.sets, rules.network.own)
+    const nextWayOut = createWayOut(config, clock, onUpstreamFailure)
+    try {
+      identifier.replace(config.issuers, next.sets)
+      policies.replace(config.policy, machineSets.sets)
+    } catch (error) {
+      identifier.replace(settings().issuers, rules.sets)
+      nextWayOut.close()
+      throw error
+    }
+    // Names that are being resolved the old way may still be answered.
+    setTimeout(wayOut.close, settings().timeouts.dnsSeconds * 1000).unref()
+    wayOut = nextWayOut
+    rules = next
+    limits.replaceLimits(config.limits)
+    registry.setIdleTimeout(config.timeouts.idleSeconds * 1000)
+    context.heads.setAfter(config.timeouts.headSeconds * 1000)
+  }
+
   const open = async (address: ListeningAddress, bound?: Identity) => {
     const tls = bound ? undefined : settings().listen.tls
     const opened = await openListener(address, { onSide, onFault: onListenFault, ...(bound && { bound }) }, tls)
@@ -331,25 +355,13 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
       }
     },
 
-    reload: async (config) => {
-      const next = compileRuleset(config, machineSets.sets, rules.network.own)
-      const nextWayOut = createWayOut(config, clock, onUpstreamFailure)
+    reload: async (load) => {
       try {
-        identifier.replace(config.issuers, next.sets)
-        policies.replace(config.policy, machineSets.sets)
+        await takeOver(await load())
       } catch (error) {
-        identifier.replace(settings().issuers, rules.sets)
-        nextWayOut.close()
-        void audit.write({ kind: 'admin', action: 'reload_failed', detail: faultText(error) })
+        await audit.write({ kind: 'admin', action: 'reload_failed', detail: faultText(error) })
         throw error
       }
-      // Names that are being resolved the old way may still be answered.
-      setTimeout(wayOut.close, settings().timeouts.dnsSeconds * 1000).unref()
-      wayOut = nextWayOut
-      rules = next
-      limits.replaceLimits(config.limits)
-      registry.setIdleTimeout(config.timeouts.idleSeconds * 1000)
-      context.heads.setAfter(config.timeouts.headSeconds * 1000)
       metrics.countPolicy()
       await audit.write({ kind: 'admin', action: 'reload', policy_version: policies.version })
       await recheckTunnels()
@@ -373,6 +385,12 @@ function counted(log: AuditLog, count: (entry: AuditEntry) => void): AuditLog {
       return log.write(entry)
     },
   }
+}
+
+/** The host name as the audit log takes names. */
+function instanceName(hostName: string): string {
+  const name = hostName.replace(/[^A-Za-z0-9._-]/g, '-').replace(/^[^A-Za-z0-9]+/, '').slice(0, 63).replace(/[^A-Za-z0-9]+$/, '')
+  return name === '' ? 'gateway' : name
 }
 
 /** Unique in this process and, by its random part, among processes. */

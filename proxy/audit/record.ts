@@ -34,7 +34,7 @@ export interface DecisionEntry extends CommonFields {
   readonly kind: 'decision'
   /** What policy says. */
   readonly decision: 'allow' | 'deny'
-  /** What happened: differs from `decision` only under a reporting layer. */
+  /** What happened: differs from `decision` under a reporting layer, and for an `allow` that could not be written in time and was refused. */
   readonly effective: 'allow' | 'deny'
   readonly reason?: Reason | undefined
   readonly layer?: LayerName | undefined

@@ -70,8 +70,8 @@ async function reload(
   logger: Logger,
 ): Promise<void> {
   try {
-    const { config } = await loadConfigFile(terminal, file)
-    await gateway.reload(config)
+    let config = started.config
+    await gateway.reload(async () => ({ config } = await loadConfigFile(terminal, file)).config)
     const needRestart = (['listen', 'state', 'audit', 'log'] as const).filter(
       (section) => JSON.stringify(config[section]) !== JSON.stringify(started.config[section]),
     )

@@ -65,7 +65,7 @@ export const auditSection = z
       .enum(['deny', 'allow'])
       .default('deny')
       .describe(
-        'When a line can not be written: `deny` refuses new tunnels until it can; `allow` lets them out unrecorded, and says later how many lines are missing.',
+        'When a line can not be written: `deny` refuses new tunnels until it can; `allow` lets them out all the same. Lines are kept (up to 4,096) and written when they can be; what is lost is counted in a `gap` line.',
       ),
     maxFileBytes: bytes(4096)
       .prefault('64MiB')

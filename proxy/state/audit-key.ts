@@ -27,6 +27,8 @@ function readKey(file: string): string {
   try {
     return readFileSync(file, 'utf8')
   } catch (error) {
-    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `audit key \`${file}\` can't be read (${faultCode(error)})`, { cause: error })
+    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `audit key \`${file}\` can't be read (${faultCode(error)})`, {
+      cause: error,
+    })
   }
 }

@@ -5,7 +5,8 @@ import { SallyportError } from '../../../policies/index.ts'
 import { parseVerifyKeys, type VerifyKey } from '../../audit/key.ts'
 import { queryAudit, type AuditFilters } from '../../audit/query.ts'
 import { tailAudit } from '../../audit/tail.ts'
-import { verifyAudit, type AuditVerification } from '../../audit/verify.ts'
+import { describeVerification } from '../../audit/verify-text.ts'
+import { verifyAudit } from '../../audit/verify.ts'
 import { AUDIT_PUBLIC_KEY_FILE } from '../../state/audit-key.ts'
 import { addCommand, addGroup, configOption, option, repeatable, type CommandHost } from '../command.ts'
 import { findConfigFile, loadCommandConfig, loadConfigFile } from '../config-file.ts'
@@ -186,7 +187,7 @@ async function verify(terminal: Terminal, options: VerifyOptions, given: readonl
     ...(options.fromSegment === undefined ? {} : { fromSegment: wholeNumber('--from-segment', options.fromSegment) }),
     signal: terminal.signal,
   })
-  terminal.out(options.json === true ? json(verification) : describeVerification(verification))
+  terminal.out(options.json === true ? json(verification) : describeVerification(verification).join('\n'))
   return verification.ok ? EXIT.done : EXIT.failed
 }
 
@@ -212,23 +213,4 @@ function wholeNumber(name: string, text: string): number {
   const value = /^\d{1,9}$/.test(text) ? Number(text) : 0
   if (value < 1) throw new UsageError(`\`${name}\` is a whole number of at least 1`)
   return value
-}
-
-function describeVerification({ ok, signatures, fault, instances }: AuditVerification): string {
-  const lines = instances.map((instance) => {
-    const last = instance.runs.at(-1)
-    const ended =
-      last === undefined
-        ? ''
-        : `; the last run ended ${last.end === 'stop' ? 'in order' : last.end === 'open' ? 'without a stop line (it is running, or was killed)' : 'without a stop line'} at seq ${last.lastSeq}, ${last.endTime}`
-    const lost = instance.lost === 0 ? '' : `, ${instance.lost} lost and said so`
-    return `${instance.instance}: ${instance.lines} lines, seq ${instance.firstSeq} to ${instance.lastSeq}${lost}, ${instance.checkpoints} checkpoints, ${instance.unsignedLines} lines after the last${ended}`
-  })
-  const place = fault === undefined ? '' : [fault.file, fault.line].filter((part) => part !== undefined).join(':')
-  const verdict = ok
-    ? signatures === 'checked'
-      ? 'verified: nothing was cut, changed or reordered'
-      : 'the chain is whole, but NO SIGNATURE WAS CHECKED: name the public key by --key FILE'
-    : `FAULT${place === '' ? '' : ` ${place}`}: ${fault?.message ?? 'unknown'} (${fault?.code ?? ''})`
-  return [...lines, verdict].join('\n')
 }

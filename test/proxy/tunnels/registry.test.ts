@@ -18,7 +18,7 @@ function tunnel(clock: ManualClock, requestId: string, over: { expiresInMs?: num
   const cuts: CloseReason[] = []
   let left = over.quota ?? Infinity
   let released = 0
-  const relay = { bytesIn: 0, bytesOut: 0, lastActivityMs: clock.monotonicMs(), cut: (reason: CloseReason) => void cuts.push(reason) }
+  const relay = { bytesIn: 0, bytesOut: 0, lastActivityMs: clock.monotonicMs(), cut: (reason: CloseReason): void => void cuts.push(reason) }
   const value: Tunnel = {
     requestId,
     identity: { tenant: 'acme', sandbox: requestId } as Identity,
