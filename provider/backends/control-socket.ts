@@ -1,0 +1,48 @@
+/**
+ * Opens a worker's unix socket from the host, in a folder that the sandbox can write to.
+ *
+ * What is at the path may have been put there by whoever is inside. A symlink to another program's socket would have the host send its requests there,
+ * so links are not followed: the file is opened by itself, looked at, and connected to by its descriptor.
+ */
+import { constants } from 'node:fs'
+import { open } from 'node:fs/promises'
+import net from 'node:net'
+import { SandboxError } from '../sandbox-error.ts'
+
+/** `O_PATH` of Linux: names a file without opening what is behind it. Node does not list it. */
+const O_PATH = 0o10000000
+
+/**
+ * Connects to the socket at `path`, of any length. Linux; elsewhere plainly by path.
+ *
+ * @throws SandboxError `SALLYPORT_SANDBOX_CONNECTION_LOST` when there is none, or something else in its place
+ */
+export async function connectControl(path: string): Promise<net.Socket> {
+  if (process.platform !== 'linux') return connect(path)
+  const file = await open(path, O_PATH | constants.O_NOFOLLOW).catch((cause: unknown) => {
+    throw lost('the sandbox does not answer: its control socket is gone', cause)
+  })
+  try {
+    if (!(await file.stat()).isSocket()) throw lost('the sandbox put something else in the place of its control socket')
+    return await connect(`/proc/self/fd/${file.fd}`)
+  } finally {
+    await file.close()
+  }
+}
+
+function connect(path: string): Promise<net.Socket> {
+  return new Promise((resolve, reject) => {
+    const socket = net.connect({ path, allowHalfOpen: true })
+    const fail = (cause: Error): void => reject(lost('the sandbox does not answer on its control socket', cause))
+    socket.once('error', fail)
+    socket.once('connect', () => {
+      socket.off('error', fail)
+      resolve(socket)
+    })
+  })
+}
+
+function lost(message: string, cause?: unknown): SandboxError {
+  // Nothing has been asked of it yet.
+  return new SandboxError('SALLYPORT_SANDBOX_CONNECTION_LOST', message, { cause, outcome: 'known' })
+}

@@ -1,0 +1,104 @@
+/** Sandboxes as processes of this machine: behind bubblewrap on Linux, behind Seatbelt on macOS through the sandbox runtime. */
+import os from 'node:os'
+import path from 'node:path'
+import type { Backend, StartedSandbox } from '../backend.ts'
+import type { SandboxCapabilities, SandboxInfo } from '../sandbox.ts'
+import { SandboxError } from '../sandbox-error.ts'
+import { startBubblewrap } from './bubblewrap.ts'
+import { type Bubblewrap, findBubblewrap } from './bubblewrap-check.ts'
+import { attachRecorded, listRecorded } from './recorded-sandboxes.ts'
+import { findLimitSupport, limitGaps, type LimitSupport } from './limits.ts'
+import { type MountOption, resolveMount } from './mounts.ts'
+import { readSystemView, type SystemView } from './system-view.ts'
+
+/** What builds the wall. `auto`: bubblewrap on Linux, Seatbelt on macOS. */
+export type ProcessEngine = 'auto' | 'bubblewrap' | 'seatbelt' | 'srt'
+
+/** How sandboxes of the process tier are made. */
+export interface ProcessBackendOptions {
+  readonly engine?: ProcessEngine
+  /** Folder of the runtime folders: that of a sandbox is `<runtimeRoot>/<id>`. */
+  readonly runtimeRoot: string
+  /** A host folder that is writable inside, under its own path, and is the `rootDir` of every sandbox; by default each has an empty one of its own, `/workspace`. */
+  readonly workingFolder?: string
+  /** Further host folders and files; read-only unless they say otherwise. Never a home folder, nor what contains one. */
+  readonly mounts?: readonly MountOption[]
+  /** The program, instead of the first `bwrap` in `PATH`. */
+  readonly bubblewrapPath?: string
+}
+
+/**
+ * Makes the backend.
+ *
+ * @throws SandboxError `SALLYPORT_SANDBOX_NOT_SUPPORTED` for a platform, an engine or a mount that can't be had
+ */
+export function createProcessBackend(options: ProcessBackendOptions): Backend {
+  const engine = chooseEngine(options.engine ?? 'auto', os.platform())
+  const context = { runtimeRoot: options.runtimeRoot }
+  const mounts = (options.mounts ?? []).map((mount) => resolveMount(mount, context))
+  const workingFolder =
+    options.workingFolder === undefined
+      ? undefined
+      : resolveMount({ hostPath: options.workingFolder, writable: true }, context)
+  const limits = findLimitSupport()
+  let found: Promise<Bubblewrap> | undefined
+  let system: SystemView | undefined
+  // Looked for again after a failure: somebody may have installed it.
+  const bubblewrap = (): Promise<Bubblewrap> =>
+    (found ??= findBubblewrap(options.bubblewrapPath).catch((error: unknown) => {
+      found = undefined
+      throw error
+    }))
+
+  return {
+    name: 'process',
+    environment: engine === 'seatbelt' ? 'macos-seatbelt' : 'linux-namespace',
+    capabilities: capabilitiesOf(limits),
+    check: async () => {
+      await bubblewrap()
+    },
+    start: async (request): Promise<StartedSandbox> => {
+      system ??= readSystemView()
+      return startBubblewrap({ bubblewrap: await bubblewrap(), system, limits, mounts, workingFolder }, request)
+    },
+    list: (): Promise<readonly SandboxInfo[]> => listRecorded(options.runtimeRoot, 'process'),
+    attach: (id) => attachRecorded(path.join(options.runtimeRoot, id), 'process'),
+  }
+}
+
+function capabilitiesOf(limits: LimitSupport): SandboxCapabilities {
+  return {
+    enforcement: 'kernel',
+    streaming: true,
+    spawn: true,
+    runtimeEgressChange: true,
+    memoryLimit: true,
+    processLimit: limits.processes,
+    timeToLive: true,
+    attach: true,
+    leftOpen: [
+      'the kernel is the host’s own: a fault in one of its system calls is a way out',
+      'disk space of the working folder and processor time are not limited',
+      'the unix sockets that other programs keep in the working folder or in a mount can be connected to',
+      'what a command leaves in the working folder is there for the host’s own tools to run: hooks, build files, settings of editors',
+      ...limitGaps(limits),
+    ],
+  }
+}
+
+/** @throws SandboxError where the engine is not of this platform */
+function chooseEngine(engine: ProcessEngine, platform: NodeJS.Platform): Exclude<ProcessEngine, 'auto'> {
+  const own = platform === 'linux' ? 'bubblewrap' : platform === 'darwin' ? 'seatbelt' : undefined
+  if (own === undefined)
+    throw new SandboxError(
+      'SALLYPORT_SANDBOX_NOT_SUPPORTED',
+      `the process backend runs on Linux and macOS, not on \`${platform}\``,
+    )
+  if (engine === 'auto') return own
+  if (engine !== 'srt' && engine !== own)
+    throw new SandboxError(
+      'SALLYPORT_SANDBOX_NOT_SUPPORTED',
+      `the engine \`${engine}\` is not of this platform; here it is \`${own}\``,
+    )
+  return engine
+}
