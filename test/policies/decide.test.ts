@@ -1,9 +1,11 @@
 import { describe, expect, it } from 'vitest'
 import {
+  compilePolicy,
   decideAddresses,
   decideName,
   decideUnresolved,
   isPermit,
+  parseSets,
   stillAllowed,
   type Allow,
   type Deny,
@@ -108,6 +110,16 @@ describe('a decision on a name', () => {
       reason: 'host_denied',
       rule: '@github',
     })
+  })
+
+  it('also where the set itself has entries with a port', () => {
+    const sets = parseSets({ corp: ['git.corp.example:8443'] })
+    if (!sets.ok) throw new Error('the set should load')
+    const data = { kind: 'static', allowedHosts: ['git.corp.example:*'], deniedHosts: ['@corp'] } as const
+    const compiled = compilePolicy(data, { from: 'file', sets: sets.value })
+    if (!compiled.ok) throw new Error('the policy should load')
+    const verdict = decideName(layers(['claim', compiled.value]), destination('git.corp.example:22'), network())
+    expect(verdict).toMatchObject({ reason: 'host_denied', rule: '@corp' })
   })
 
   it('a policy that is not there denies as unavailable', () => {

@@ -135,6 +135,11 @@ describe('forms that embed an IPv4 address', () => {
     expect(isProhibited('::ffff:127.0.0.1', network({ nat64Prefixes: ['::/32'] }))).toBe(true)
   })
 
+  it('nor what a tunnel makes of an address below it', () => {
+    const rules = network({ nat64Prefixes: ['2002:a00::/32'] })
+    expect(isProhibited('2002:a00:808:808::', rules)).toBe(true)
+  })
+
   it('an address below two operator prefixes is judged by both', () => {
     const rules = network({ nat64Prefixes: ['2606:4700::/32', '2606:4700:808:808::/96'] })
     expect(isProhibited('2606:4700:808:808::a00:1', rules)).toBe(true)
