@@ -10,7 +10,7 @@ export interface Visitor {
   readOn(): void
 }
 
-/** The event loop should come round this often while connections are busy. */
+/** A turn of the event loop should take no more CPU time than this while connections are busy. Not wall time: on a crowded machine small turns would cost more and gain nothing. */
 const TARGET_TURN_MS = 4
 
 const MIB = 1024 * 1024
@@ -22,19 +22,19 @@ const MOST_BYTES_A_VISIT = 4 * MIB
 
 /** The queue of busy connections. It adapts to the machine: what a turn may read shrinks when turns are long, and grows when they are short. */
 export class Turns {
-  readonly #monotonicMs: () => number
+  readonly #cpuMs: () => number
   readonly #atEndOfTurn: (run: () => void) => void
   #queue: Visitor[] = []
   #bytesATurn = 8 * MIB
   #scheduled = false
   /** When the turn that is being measured began; `undefined` when the event loop may have slept since. */
-  #turnBeganMs: number | undefined
+  #turnBeganCpuMs: number | undefined
   /** Whether somebody had to wait in that turn. */
   #crowded = false
 
-  /** `monotonicMs` and `atEndOfTurn` are seams for tests. */
-  constructor(monotonicMs: () => number, atEndOfTurn: (run: () => void) => void = setImmediate) {
-    this.#monotonicMs = monotonicMs
+  /** `cpuMs` and `atEndOfTurn` are seams for tests. */
+  constructor(cpuMs: () => number, atEndOfTurn: (run: () => void) => void = setImmediate) {
+    this.#cpuMs = cpuMs
     this.#atEndOfTurn = atEndOfTurn
   }
 
@@ -64,13 +64,13 @@ export class Turns {
     for (const visitor of admitted) visitor.readOn()
     // One more run also when nobody waits: it keeps the event loop from sleeping, so that this turn can be measured.
     if (admitted.length > 0) this.#schedule()
-    else this.#turnBeganMs = undefined
+    else this.#turnBeganCpuMs = undefined
   }
 
   #adapt(): void {
-    const nowMs = this.#monotonicMs()
-    const tookMs = this.#turnBeganMs === undefined ? undefined : nowMs - this.#turnBeganMs
-    this.#turnBeganMs = nowMs
+    const nowMs = this.#cpuMs()
+    const tookMs = this.#turnBeganCpuMs === undefined ? undefined : nowMs - this.#turnBeganCpuMs
+    this.#turnBeganCpuMs = nowMs
     if (tookMs === undefined) return
     if (tookMs > TARGET_TURN_MS) this.#bytesATurn = Math.max(LEAST_BYTES_A_TURN, this.#bytesATurn * 0.75)
     else if (this.#crowded && tookMs < TARGET_TURN_MS / 2) {
@@ -79,5 +79,11 @@ export class Turns {
   }
 }
 
+/** CPU time of this thread, or of the process on a Node without such a thing; under a microsecond. */
+function threadCpuMs(): number {
+  const { user, system } = typeof process.threadCpuUsage === 'function' ? process.threadCpuUsage() : process.cpuUsage()
+  return (user + system) / 1000
+}
+
 /** The queue of this process. */
-export const turns = new Turns(() => performance.now())
+export const turns = new Turns(threadCpuMs)
