@@ -314,6 +314,34 @@ describe('draining', () => {
   })
 })
 
+describe('closing the gateway', () => {
+  test('cuts what is open and writes its end down before the last line', async () => {
+    const gateway = await startTestGateway(OPEN)
+    const client = await openTunnel(gateway, await gateway.token(EGRESS))
+    const lines = gateway.audit
+    await gateway.gateway.close()
+    await client.over(1000)
+    const close = lines().find((line) => line['kind'] === 'close')
+    expect(close?.['close_reason']).toBe('drain_deadline')
+    expect(Number(lines().find((line) => line['action'] === 'stop')?.['seq'])).toBeGreaterThan(Number(close?.['seq']))
+    await gateway.close()
+  })
+
+  test('a kept-alive connection of a bound listener that was closed gets nothing more', async () => {
+    const gateway = await start()
+    const bound = await gateway.gateway.bind({ port: 0, identity: { sandbox: 'sbx_1', egress: { kind: 'allow-all' } } })
+    const client = await WireClient.connect({ port: (bound.address as { port: number }).port, host: '127.0.0.1' })
+    clients.push(client)
+    const ask = async () => {
+      client.send(`GET http://echo.example.test:${http.port}/ HTTP/1.1\r\nHost: x\r\n\r\n`)
+      return (await client.answer())?.status
+    }
+    expect(await ask()).toBe(200)
+    await bound.close()
+    expect(await ask()).not.toBe(200)
+  })
+})
+
 describe('an audit log that can not be written', () => {
   test.skipIf(process.getuid?.() !== 0)('refuses new connections until it can, keeps what is open, and shows the gap', async () => {
     const gateway = await start({ audit: { onFailure: 'deny' } })

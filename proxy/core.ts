@@ -1,0 +1,375 @@
+/**
+ * Everything of a gateway but its listeners: opens state, audit log, policies and keys, and makes the functions that serve a connection.
+ * What a reload replaces is replaced here. Decides nothing itself.
+ */
+import { randomBytes } from 'node:crypto'
+import os from 'node:os'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import type { OwnListener } from '../policies/index.ts'
+import { createMetrics, type Metrics } from './admin/metrics.ts'
+import { closeEntry, outcomeEntry } from './audit/entry.ts'
+import { openAuditLog } from './audit/log.ts'
+import type { AuditEntry, AuditLog } from './audit/record.ts'
+import { type Clock, systemClock } from './clock.ts'
+import type { Config } from './config/schema.ts'
+import { authorize, type Gate } from './connection.ts'
+import { Deadlines } from './deadlines.ts'
+import { createForwarder } from './dialects/forward.ts'
+import { createWayOut } from './egress/way-out.ts'
+import { type MachineSets, readMachineSets } from './policy/machine-sets.ts'
+import { createPolicySource, type PolicySource } from './policy/policy-source.ts'
+import type { Side } from './relay/side.ts'
+import type { ClientInfo } from './request.ts'
+import { compileRuleset } from './ruleset.ts'
+import { serveSide } from './sessions/serve.ts'
+import type { SessionContext } from './sessions/session.ts'
+import { openAuditKey } from './state/audit-key.ts'
+import { openState } from './state/state.ts'
+import { readProxyAuthorization } from './tokens/credentials.ts'
+import { createIdentifier } from './tokens/identify.ts'
+import { BOUND_ISSUER, type Identity } from './tokens/identity.ts'
+import { openKeys, type OwnKeys } from './tokens/keys.ts'
+import { LimitCounters } from './tunnels/limits.ts'
+import { type LiveChecks, recheck, recheckAll } from './tunnels/live-checks.ts'
+import { type Tunnel, TunnelRegistry } from './tunnels/registry.ts'
+import { startTunnel } from './tunnels/start-tunnel.ts'
+
+/** What a gateway is made of. */
+export interface GatewayOptions {
+  /** Checked configuration, as `parseConfig` or `loadConfig` give it. */
+  readonly config: Config
+  /** The gateway's own log; by default JSON lines on standard error at the configured level. */
+  readonly logger?: GatewayLogger
+  readonly clock?: Clock
+  /** The hosts behind `@npm` and `@apt`; by default what this machine's npm and apt are configured for. */
+  readonly machineSets?: MachineSets
+  /** For `sallyport_build_info`. */
+  readonly version?: string
+}
+
+/** What is logged with; a pino logger fits. */
+export interface GatewayLogger {
+  readonly info: (fields: object, message: string) => void
+  readonly warn: (fields: object, message: string) => void
+  readonly error: (fields: object, message: string) => void
+}
+
+/** The inside of a gateway. */
+export interface Core {
+  readonly config: () => Config
+  readonly logger: GatewayLogger
+  readonly clock: Clock
+  readonly audit: AuditLog
+  readonly metrics: Metrics
+  readonly policies: PolicySource
+  readonly ownKeys: OwnKeys
+  /** Serves an accepted connection to its end. */
+  readonly serve: (side: Side, client: ClientInfo) => void
+  /** Why the gateway should get no new connections at the moment; empty when it should. */
+  readonly notReady: () => readonly string[]
+  /** The listeners that must not be reachable through the gateway. */
+  readonly setOwnListeners: (own: readonly OwnListener[]) => void
+  /** Kills a bound identity: nothing is let out for it any more, and what is open is cut. */
+  readonly revokeBound: (identity: Identity) => Promise<void>
+  /**
+   * Puts another configuration in force, all of it or nothing.
+   * @throws SallyportError when it can't be used; then the old one stays
+   */
+  readonly takeOver: (config: Config) => Promise<void>
+  /** Refuses what is new from now on. */
+  readonly refuseNew: () => void
+  /** How many tunnels and exchanges are open. */
+  readonly open: () => number
+  /** Ends everything that is open with `drain_deadline`. */
+  readonly cutAll: () => void
+  /** Ends everything, writes the last audit lines and closes; idempotent. */
+  readonly close: () => Promise<void>
+}
+
+/** For a refused client to take its answer. */
+const LINGER_MS = 1000
+/** Many policies may change at once: one look at the open tunnels answers all of them, still well within a second. */
+const RECHECK_MS = 100
+/** For tunnels that were cut to be gone and written down, before the audit log is closed. */
+const LAST_LINES_MS = 2000
+
+/** @throws SallyportError with one line that says what is wrong; then nothing is left open */
+export async function openCore(options: GatewayOptions): Promise<Core> {
+  const closers: (() => unknown)[] = []
+  try {
+    return await assemble(options, closers)
+  } catch (error) {
+    for (const close of closers.toReversed()) await close()
+    throw error
+  }
+}
+
+async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Promise<Core> {
+  /** What is opened later is closed earlier. */
+  const keep = <T extends { readonly close: () => unknown }>(part: T): T => {
+    closers.push(() => part.close())
+    return part
+  }
+  const { clock = systemClock, version = 'unknown' } = options
+  const logger = options.logger ?? pino({ level: options.config.log.level }, pino.destination(2))
+  const machineSets = options.machineSets ?? readMachineSets()
+  for (const note of machineSets.notes) logger.warn({}, note)
+
+  let rules = compileRuleset(options.config, machineSets.sets, [])
+  const onUpstreamFailure = (failure: string) =>
+    logger.warn({ upstream: failure }, 'the upstream proxy did not let a connection through')
+  let wayOut = createWayOut(options.config, clock, onUpstreamFailure)
+  closers.push(() => wayOut.close())
+  const settings = () => rules.config
+
+  const state = keep(await openState(settings().state, { clock, onFault: (message) => logger.error({}, message) }))
+  const ownKeys = await openKeys(settings().state)
+  const policies = keep(createPolicySource({ policy: settings().policy, machineSets: machineSets.sets, clock }))
+  const registry = keep(new TunnelRegistry({ clock, idleTimeoutMs: settings().timeouts.idleSeconds * 1000 }))
+  const limits = new LimitCounters(settings().limits, clock)
+  const metrics = keep(createMetrics({ version, activeTunnels: () => registry.size }))
+  const identifier = keep(
+    createIdentifier({
+      issuers: settings().issuers,
+      revocations: state.revocations,
+      handles: state.handles,
+      stateKeys: ownKeys.document,
+      sets: rules.sets,
+      clock,
+      onKeyEvent: (issuer, event) => {
+        metrics.countKeyRefresh(event.result)
+        if (event.result === 'failed')
+          logger.warn({ issuer, detail: event.detail }, 'the keys of an issuer could not be read')
+      },
+    }),
+  )
+  const instance = settings().audit.instance ?? instanceName(os.hostname())
+  const log = keep(
+    await openAuditLog({
+      path: settings().audit.path,
+      instance,
+      headPath: join(settings().state, `audit-head-${instance}.jsonl`),
+      onFailure: settings().audit.onFailure,
+      maxFileBytes: settings().audit.maxFileBytes,
+      signingKey: await openAuditKey(settings().state),
+      start: { policy_version: policies.version },
+      onLost: metrics.countAuditLost,
+      clock,
+      logger,
+    }),
+  )
+  const audit = counted(log, (entry) => {
+    metrics.countAuditLines(1)
+    if (entry.kind === 'decision' || entry.kind === 'auth')
+      metrics.countConnection(entry.dialect ?? 'http', entry.effective, entry.reason)
+  })
+
+  let draining = false
+  const closedIdentities = new WeakSet<Identity>()
+  const gate: Gate = {
+    closedFor: () => {
+      if (draining) return 'draining'
+      return settings().audit.onFailure === 'deny' && !audit.isWritable() ? 'audit_unavailable' : undefined
+    },
+    letsOutUnrecorded: () => settings().audit.onFailure === 'allow',
+    identify: (credentials, client) =>
+      client.bound && closedIdentities.has(client.bound)
+        ? { ok: false, reason: 'token_revoked', identity: client.bound }
+        : identifier.identify(credentials, client),
+    layersFor: (identity) => policies.layersFor(identity),
+    network: () => rules.network,
+    resolver: () => wayOut.resolver,
+    limits,
+    audit,
+    onFault: ({ requestId }, error) =>
+      logger.error({ request_id: requestId, fault: faultText(error) }, 'a fault while deciding; refused'),
+  }
+  /** Its bound listener is closed, or its issuer is no longer configured. */
+  const isUnknown = (identity: Identity) =>
+    identity.issuer === BOUND_ISSUER
+      ? closedIdentities.has(identity)
+      : !settings().issuers.some(({ issuer }) => issuer === identity.issuer)
+  const checks: LiveChecks = {
+    isRevoked: (identity) => isUnknown(identity) || state.revocations.isRevoked(identity),
+    layersFor: gate.layersFor,
+    network: gate.network,
+  }
+  const recheckTunnels = () => recheckAll(registry, checks)
+  /** Many policies may change at once: one look at the open tunnels answers all of them, still well within a second. */
+  let lookAhead: NodeJS.Timeout | undefined
+  const recheckSoon = () => {
+    lookAhead ??= setTimeout(() => {
+      lookAhead = undefined
+      void recheckTunnels()
+    }, RECHECK_MS).unref()
+  }
+  closers.push(
+    state.revocations.onChange(() => void recheckTunnels()),
+    policies.onChange(recheckSoon),
+    () => clearTimeout(lookAhead),
+  )
+
+  const watch = (tunnel: Tunnel) => {
+    registry.add(tunnel)
+    void recheck(tunnel, checks)
+  }
+  const newRequestId = requestIds()
+  const forwarder = keep(
+    createForwarder({
+      clock,
+      newRequestId,
+      readCredentials: readProxyAuthorization,
+      authorize: (request) => authorize(gate, request),
+      dialPlain: (permit) => wayOut.dialPlain(permit),
+      recordDecision: async (request, outcome, goingOut = {}) => {
+        const { authorized, dialled, connectMs } = goingOut
+        const whole = outcome.ok || !authorized ? outcome : { ...authorized, ...outcome }
+        const written = await audit.write(
+          outcomeEntry(request, whole, dialled === undefined ? undefined : { address: dialled, connectMs }),
+        )
+        return written || gate.letsOutUnrecorded()
+      },
+      onExchange: (request, { identity, permit, expiresAtMs, place }, exchange) =>
+        watch({ requestId: request.requestId, identity, permit, expiresAtMs, place, relay: exchange }),
+      recordClose: (request, authorized, { startedMs, ...end }) => {
+        registry.remove(request.requestId)
+        const durationMs = clock.monotonicMs() - startedMs
+        metrics.countTunnel({ ...end, durationMs })
+        void audit.write(closeEntry(request, authorized, { ...end, durationMs }))
+      },
+      onFault: (error) => logger.error({ fault: faultText(error) }, 'a fault while forwarding; refused'),
+      headTimeoutMs: settings().timeouts.headSeconds * 1000,
+      idleTimeoutMs: settings().timeouts.idleSeconds * 1000,
+    }),
+  )
+
+  const sides = new Set<Side>()
+  const context: SessionContext = {
+    gate,
+    newRequestId,
+    heads: keep(new Deadlines(settings().timeouts.headSeconds * 1000, clock)),
+    lingers: keep(new Deadlines(LINGER_MS, clock)),
+    dialTunnel: (permit) => wayOut.dialTunnel(permit),
+    startTunnel: (tunnel) =>
+      startTunnel(
+        {
+          watch,
+          unwatch: (id) => registry.remove(id),
+          audit,
+          clock,
+          expectsTls: rules.expectsTls,
+          onClose: metrics.countTunnel,
+        },
+        tunnel,
+      ),
+    forward: (socket, client) => forwarder.serve(socket, client),
+    onEmpty: metrics.countEmptyConnection,
+  }
+  const serve = (side: Side, client: ClientInfo) => {
+    sides.add(side)
+    side.onClose(() => sides.delete(side))
+    serveSide(context, side, client).catch((error: unknown) => {
+      logger.error({ fault: faultText(error) }, 'a fault while serving a connection; closed')
+      side.destroy()
+    })
+  }
+  /** All of it or nothing: what can fail comes before what is put in force. */
+  const takeOver = async (config: Config) => {
+    const next = compileRuleset(config, machineSets.sets, rules.network.own)
+    const nextWayOut = createWayOut(config, clock, onUpstreamFailure)
+    try {
+      identifier.replace(config.issuers, next.sets)
+      policies.replace(config.policy, machineSets.sets)
+    } catch (error) {
+      identifier.replace(settings().issuers, rules.sets)
+      nextWayOut.close()
+      throw error
+    }
+    // Names that are being resolved the old way may still be answered.
+    setTimeout(wayOut.close, settings().timeouts.dnsSeconds * 1000).unref()
+    wayOut = nextWayOut
+    rules = next
+    limits.replaceLimits(config.limits)
+    registry.setIdleTimeout(config.timeouts.idleSeconds * 1000)
+    context.heads.setAfter(config.timeouts.headSeconds * 1000)
+    metrics.countPolicy()
+    await audit.write({ kind: 'admin', action: 'reload', policy_version: policies.version })
+    await recheckTunnels()
+  }
+
+  const cutAll = () => void registry.cutWhere(() => 'drain_deadline')
+  const close = async () => {
+    draining = true
+    cutAll()
+    for (const side of sides) side.destroy()
+    forwarder.close()
+    const deadlineMs = performance.now() + LAST_LINES_MS
+    while (registry.size > 0 && performance.now() < deadlineMs) await new Promise((resolve) => setTimeout(resolve, 10))
+    for (const closePart of closers.toReversed()) await closePart()
+  }
+  let closing: Promise<void> | undefined
+
+  return {
+    config: settings,
+    logger,
+    clock,
+    audit,
+    metrics,
+    policies,
+    ownKeys,
+    serve,
+    notReady: () =>
+      [gate.closedFor(), identifier.isReady() ? undefined : 'keys_unavailable'].filter(
+        (reason) => reason !== undefined,
+      ),
+    setOwnListeners: (own) => {
+      rules = compileRuleset(settings(), machineSets.sets, own)
+    },
+    revokeBound: async (identity) => {
+      closedIdentities.add(identity)
+      await recheckTunnels()
+    },
+    takeOver,
+    refuseNew: () => {
+      draining = true
+      forwarder.drain()
+    },
+    open: () => registry.size,
+    cutAll,
+    close: () => (closing ??= close()),
+  }
+}
+
+function counted(log: AuditLog, count: (entry: AuditEntry) => void): AuditLog {
+  return {
+    ...log,
+    write: (entry) => {
+      count(entry)
+      return log.write(entry)
+    },
+  }
+}
+
+/** The host name as the audit log takes names. */
+function instanceName(hostName: string): string {
+  const name = hostName
+    .replace(/[^A-Za-z0-9._-]/g, '-')
+    .replace(/^[^A-Za-z0-9]+/, '')
+    .slice(0, 63)
+    .replace(/[^A-Za-z0-9]+$/, '')
+  return name === '' ? 'gateway' : name
+}
+
+/** Unique in this process and, by its random part, among processes. */
+function requestIds(): () => string {
+  const prefix = randomBytes(6).toString('base64url')
+  let count = 0
+  return () => `${prefix}-${(count++).toString(36)}`
+}
+
+/** The name and code of an error; its message may hold what must not be logged. */
+export function faultText(error: unknown): string {
+  if (!(error instanceof Error)) return 'unknown'
+  return 'code' in error ? `${error.name} ${String(error.code)}` : error.name
+}
