@@ -2,6 +2,16 @@
 import type net from 'node:net'
 import type { SandboxCapabilities, SandboxEnvironment, SandboxInfo } from './sandbox.ts'
 
+/** An address as the inside of a sandbox sees it. */
+export interface InsideAddress {
+  /** A literal. */
+  readonly host: string
+  readonly port: number
+}
+
+/** Where the worker listens for clients of the gateway, unless a backend says otherwise. */
+export const INSIDE_GATEWAY: InsideAddress = { host: '127.0.0.1', port: 3128 }
+
 /** What a backend is asked to start. */
 export interface StartRequest {
   readonly id: string
@@ -9,11 +19,12 @@ export interface StartRequest {
   readonly runtimeFolder: string
   /** Bearer of the worker, for this sandbox alone. Reaches the worker by file or descriptor, never by argv. */
   readonly workerToken: string
+  /** For the children, proxy variables included; laid over what the backend itself gives them. The worker's own environment has none of it. */
   readonly env: Readonly<Record<string, string>>
   readonly timeoutMs?: number | undefined
   readonly memoryLimitMb?: number | undefined
   readonly maxProcesses?: number | undefined
-  /** `owner`, `created-at`, `expires-at` and the caller's own; backends that can keep labels keep these. */
+  /** `owner`, `created-at` and `expires-at` (ISO 8601), and the caller's own; backends that can keep labels keep these, and `list` gives them all back. */
   readonly labels: Readonly<Record<string, string>>
   readonly signal?: AbortSignal | undefined
   /** Registers what undoes a step, last first, when a later one fails. */
@@ -26,6 +37,13 @@ export interface StartedSandbox {
   readonly rootDir: string
   /** Opens a byte stream to the worker. */
   readonly connect: () => Promise<net.Socket>
+  /** Where clients inside find the gateway; {@link INSIDE_GATEWAY} by default. Any other is told to the children once the sandbox runs. */
+  readonly gateway?: InsideAddress
+  /**
+   * What a direct connection must not reach: addresses that answer whoever is not stopped. Without them the sandbox has no route at all, and the provider
+   * checks just that.
+   */
+  readonly directTargets?: readonly InsideAddress[]
   /** Resolves when the sandbox is gone by itself. */
   readonly ended: Promise<void>
   /** Ends it and waits for the platform; idempotent. */

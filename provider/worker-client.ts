@@ -7,6 +7,7 @@ import { commandMethods } from './worker-client/commands.ts'
 import type { Link } from './worker-client/exchange.ts'
 import { fileMethods } from './worker-client/files.ts'
 import { count, malformed } from './worker-client/lines.ts'
+import { probeMethod } from './worker-client/probe.ts'
 import { WorkerFault } from './worker-client/worker-fault.ts'
 
 export { WorkerFault }
@@ -81,6 +82,33 @@ export interface WorkerHealth {
   readonly uptimeMs: number
 }
 
+/** Where to look for a way out. */
+export interface WorkerProbe {
+  /** Connected to. */
+  readonly tcp: readonly WorkerProbeTarget[]
+  /** Looked for a route to; nothing is sent. */
+  readonly udp: readonly WorkerProbeTarget[]
+  /** Asked for a tunnel to `destination`. */
+  readonly gateway: WorkerProbeTarget
+  /** `host:port`, as in a CONNECT. */
+  readonly destination: string
+  /** For each connection, at most 10 s; 1 s by default. */
+  readonly timeoutMs?: number
+}
+
+/** An address (a literal) and a port. */
+export interface WorkerProbeTarget {
+  readonly host: string
+  readonly port: number
+}
+
+/** What came of it, in the order of the targets: `connected`, `timeout` or the name of an errno. */
+export interface WorkerProbeReport {
+  readonly tcp: readonly string[]
+  readonly udp: readonly string[]
+  readonly gateway: { readonly status: number; readonly reason?: string } | { readonly error: string }
+}
+
 /** What may be changed in a running worker. */
 export interface WorkerConfiguration {
   /** Takes the place of the children's environment. */
@@ -100,6 +128,8 @@ export interface WorkerConfiguration {
 export interface WorkerClient {
   health(options?: WaitOptions): Promise<WorkerHealth>
   configure(configuration: WorkerConfiguration): Promise<void>
+  /** Tries, from inside, what commands there could try. */
+  probe(probe: WorkerProbe): Promise<WorkerProbeReport>
   /** Runs a command and waits for its end. */
   execute(command: WorkerCommand, options?: ExecuteOptions): Promise<WorkerResult>
   /** Starts a background process, with a stdin that stays open until `closeStdin`; resolves to its id. */
@@ -152,6 +182,7 @@ export function createWorkerClient({
     async configure(configuration) {
       await call(link, backendFault, { method: 'POST', path: '/configure', ...jsonBody(configuration) })
     },
+    probe: probeMethod(link, backendFault),
     ...commandMethods(link),
     ...fileMethods(link),
   }

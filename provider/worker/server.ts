@@ -19,6 +19,7 @@ import { makeFolder, move, statFile } from './files.ts'
 import { remove } from './folders.ts'
 import { feedProcess, signalProcess, startProcess, streamEnd, streamOutput } from './process-routes.ts'
 import { queryField } from './path-text.ts'
+import { probe } from './probe.ts'
 import { PROTOCOL } from './wire.ts'
 
 // Connections that have not shown the bearer; beyond this the oldest goes, so that strangers cannot lock the host out.
@@ -84,6 +85,8 @@ async function route(
       return health(context)
     case 'POST /configure':
       return void (await configure(context, request))
+    case 'POST /probe':
+      return probe(await readObject(request))
     case 'POST /execute':
       return void (await execute(context, request, response))
     case 'POST /processes':

@@ -30,6 +30,11 @@ export async function serve(terminal: Terminal, options: ServeOptions): Promise<
   const isDevelopment = named === undefined || named === ''
   const file = isDevelopment ? await prepareDevelopment() : named
   const loaded = await loadConfigFile(terminal, file)
+  if (loaded.config.listen.proxy.length === 0)
+    throw new SallyportError(
+      'SALLYPORT_CONFIG_INVALID',
+      `${file}: listen.proxy: \`off\` leaves no client a way in; name an address to serve on`,
+    )
   const logger = pino({ level: loaded.config.log.level }, pino.destination(2))
   const gateway = await createGateway({ config: loaded.config, version: packageVersion(), logger })
   const undo: (() => unknown)[] = [() => gateway.close()]

@@ -23,10 +23,12 @@ const tls = z
 export const listenSection = z
   .strictObject({
     proxy: z
-      .union([listenAddress(), z.array(listenAddress()).min(1)])
+      .union([z.literal('off').transform(() => []), listenAddress(), z.array(listenAddress()).min(1)])
       .prefault('127.0.0.1:3128')
       .transform((value) => (Array.isArray(value) ? value : [value]))
-      .describe('Where clients connect: `address:port` or `unix:/path`, or a list of them. HTTP and SOCKS5 share it.'),
+      .describe(
+        'Where clients connect: `address:port` or `unix:/path`, or a list of them. HTTP and SOCKS5 share it. `off` is for programs that embed the gateway and bind a listener for each sandbox.',
+      ),
     admin: z
       .union([z.literal('off').transform(() => undefined), listenAddress()])
       .prefault('127.0.0.1:9090')

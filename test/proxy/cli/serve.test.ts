@@ -98,6 +98,11 @@ describe('the development set-up', () => {
     expect(existsSync(at('gateway.pid'))).toBe(true)
   })
 
+  test('without a listener of its own there is nothing to serve', async () => {
+    const { code, stderr } = await runBinary(['serve'], { cwd: folder.path, environment: { ...ON_FREE_PORTS, SALLYPORT_LISTEN_PROXY: 'off' } })
+    expect({ code, stderr }).toEqual({ code: 3, stderr: expect.stringContaining('`off` leaves no client a way in') as string })
+  })
+
   test('a revoked token is refused within a second', async () => {
     const id =
       /"jti":"(?<id>[^"]+)"/.exec(

@@ -59,6 +59,10 @@ describe('a configuration that is right', () => {
     expect(read({ listen: { proxy } }).listen.proxy).toEqual([expected])
   })
 
+  test('a gateway inside another program may have no listener of its own', () => {
+    expect(read({ listen: { proxy: 'off', admin: 'off' } }).listen).toMatchObject({ proxy: [], admin: undefined })
+  })
+
   test('several listen addresses are a list, and the admin listener can be turned off', () => {
     const { listen } = read({ listen: { proxy: ['127.0.0.1:1', 'unix:a.sock'], admin: 'off' } })
     expect(listen.proxy).toHaveLength(2)

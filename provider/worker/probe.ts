@@ -1,0 +1,104 @@
+/** Looks for a way out from where the commands run: which connections come about, and whether the gateway answers. Tries what it is told, once. */
+import net from 'node:net'
+import { integer, parseObject, text } from './command.ts'
+import { Fault } from './fault.ts'
+
+/** An address and a port. */
+interface Target {
+  readonly host: string
+  readonly port: number
+}
+
+const MAX_TARGETS = 64
+const MAX_TIMEOUT_MS = 10_000
+const MAX_HEAD_BYTES = 16 * 1024
+
+/**
+ * `POST /probe {tcp, udp, gateway, destination, timeoutMs}`: for each address `connected`, `timeout` or the errno's name, and the gateway's answer to a
+ * CONNECT. A datagram socket is only connected, which looks for a route and sends nothing.
+ */
+export async function probe(body: unknown): Promise<object> {
+  const fields = parseObject(body)
+  const timeoutMs = integer(fields, 'timeoutMs', 1, MAX_TIMEOUT_MS) ?? 1_000
+  const gateway = parseTarget(fields['gateway'])
+  const destination = text(fields, 'destination') ?? ''
+  if (!/^[\x21-\x7e]{1,300}$/.test(destination)) throw new Fault('bad_request', '`destination` is not visible ASCII')
+  const udp = await Promise.all(parseTargets(fields['udp'], 'udp').map(findRoute))
+  const [tcp, answer] = await Promise.all([
+    Promise.all(parseTargets(fields['tcp'], 'tcp').map((target) => connectTo(target, timeoutMs))),
+    askGateway(gateway, destination, MAX_TIMEOUT_MS),
+  ])
+  return { tcp, udp, gateway: answer }
+}
+
+function connectTo(target: Target, timeoutMs: number): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = net.connect(target)
+    const end = (outcome: string): void => {
+      socket.destroy()
+      resolve(outcome)
+    }
+    socket.setTimeout(timeoutMs, () => end('timeout'))
+    socket.once('connect', () => end('connected'))
+    socket.on('error', (error) => end(codeOf(error)))
+  })
+}
+
+async function findRoute({ host, port }: Target): Promise<string> {
+  // Not at the top: a start should not load it.
+  const { createSocket } = await import('node:dgram')
+  return new Promise((resolve) => {
+    const socket = createSocket(net.isIPv6(host) ? 'udp6' : 'udp4')
+    const end = (outcome: string): void => {
+      socket.close()
+      resolve(outcome)
+    }
+    socket.once('error', (error) => end(codeOf(error)))
+    try {
+      socket.connect(port, host, (error?: Error) => end(error === undefined ? 'connected' : codeOf(error)))
+    } catch (error) {
+      end(codeOf(error))
+    }
+  })
+}
+
+function askGateway(target: Target, destination: string, timeoutMs: number): Promise<object> {
+  return new Promise((resolve) => {
+    const socket = net.connect(target)
+    let head = ''
+    const end = (answer: object): void => {
+      socket.destroy()
+      resolve(answer)
+    }
+    socket.setTimeout(timeoutMs, () => end({ error: 'timeout' }))
+    socket.on('error', (error) => end({ error: codeOf(error) }))
+    socket.once('close', () => end({ error: 'closed' }))
+    socket.once('connect', () => socket.write(`CONNECT ${destination} HTTP/1.1\r\nHost: ${destination}\r\n\r\n`))
+    socket.on('data', (chunk: Buffer) => {
+      head += chunk.toString('latin1')
+      const status = /^HTTP\/1\.[01] (\d{3})[ \r]/.exec(head)?.[1]
+      if (head.includes('\r\n\r\n')) {
+        const reason = /^x-deny-reason: ?([a-z_]{1,40})\r$/im.exec(head)?.[1]
+        end(status === undefined ? { error: 'no_http' } : { status: Number(status), ...(reason !== undefined && { reason }) })
+      } else if (head.length > MAX_HEAD_BYTES) end({ error: 'no_http' })
+    })
+  })
+}
+
+function parseTargets(value: unknown, name: string): readonly Target[] {
+  if (!Array.isArray(value) || value.length > MAX_TARGETS) throw new Fault('bad_request', `\`${name}\` is not a list of at most ${MAX_TARGETS}`)
+  return value.map(parseTarget)
+}
+
+function parseTarget(value: unknown): Target {
+  const fields = parseObject(value, 'target')
+  const host = text(fields, 'host') ?? ''
+  const port = integer(fields, 'port', 1, 65_535)
+  if (net.isIP(host) === 0 || port === undefined) throw new Fault('bad_request', 'a target is an address and a port')
+  return { host, port }
+}
+
+function codeOf(error: unknown): string {
+  const { code } = error as NodeJS.ErrnoException
+  return typeof code === 'string' && /^[A-Z0-9_]{1,40}$/.test(code) ? code : 'failed'
+}
