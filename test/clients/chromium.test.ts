@@ -16,9 +16,20 @@ describeWith('Chromium', 'Chromium', () => {
 
   beforeAll(async () => {
     clients = await startClients()
-    new WebSocketServer({ server: clients.origins.plain }).on('connection', (socket) => socket.on('message', (data) => socket.send(String(data as Buffer))))
+    new WebSocketServer({ server: clients.origins.plain }).on('connection', (socket) =>
+      socket.on('message', (data) => socket.send(data, { binary: false })),
+    )
     executable = writeLauncher(clients.folder)
-    browser = await chromium.launch({ executablePath: executable, args: ['--disable-quic', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--no-first-run'] })
+    browser = await chromium.launch({
+      executablePath: executable,
+      args: [
+        '--disable-quic',
+        '--disable-background-networking',
+        '--disable-component-update',
+        '--disable-sync',
+        '--no-first-run',
+      ],
+    })
   })
   afterAll(async () => {
     await browser.close()
@@ -74,14 +85,18 @@ describeWith('Chromium', 'Chromium', () => {
       }),
     )
     expect(run.text).toBe('from a page')
-    expect(run.lines.filter((line) => line['effective'] === 'allow').map((line) => line['dialect'])).toContain('connect')
+    expect(run.lines.filter((line) => line['effective'] === 'allow').map((line) => line['dialect'])).toContain(
+      'connect',
+    )
   })
 
   test('credentials in --proxy-server do not work', async () => {
     const other = await chromium.launch({ executablePath: executable, args: [`--proxy-server=${clients.loginUrl}`] })
     try {
       const page = await other.newPage({ ignoreHTTPSErrors: true })
-      const run = await clients.during(async () => ({ answer: await page.goto(urlOf(clients.allowed, 'https')).catch((error: unknown) => String(error)) }))
+      const run = await clients.during(async () => ({
+        answer: await page.goto(urlOf(clients.allowed, 'https')).catch((error: unknown) => String(error)),
+      }))
       expect(run.answer).toContain('net::ERR_')
       expect(run.outcomes).not.toContain('allow')
     } finally {
@@ -94,7 +109,11 @@ describeWith('Chromium', 'Chromium', () => {
       inPage(token, async (page) => {
         try {
           const answer = await page.goto(url)
-          return { status: answer?.status(), reason: answer?.headers()['x-deny-reason'], text: await page.textContent('body') }
+          return {
+            status: answer?.status(),
+            reason: answer?.headers()['x-deny-reason'],
+            text: await page.textContent('body'),
+          }
         } catch (error) {
           return { error: String(error) }
         }
@@ -102,8 +121,13 @@ describeWith('Chromium', 'Chromium', () => {
     )
   }
 
-  async function inPage<T>(token: string, action: (page: Awaited<ReturnType<Browser['newPage']>>) => Promise<T>): Promise<T> {
-    const context = await browser.newContext({ proxy: { server: clients.proxyUrl, username: 'sandbox', password: token } })
+  async function inPage<T>(
+    token: string,
+    action: (page: Awaited<ReturnType<Browser['newPage']>>) => Promise<T>,
+  ): Promise<T> {
+    const context = await browser.newContext({
+      proxy: { server: clients.proxyUrl, username: 'sandbox', password: token },
+    })
     try {
       return await action(await context.newPage())
     } finally {
@@ -116,7 +140,12 @@ describeWith('Chromium', 'Chromium', () => {
 function writeLauncher(folder: string): string {
   const file = path.join(folder, 'chromium')
   const real = spawnSync('which', ['chromium'], { encoding: 'utf8' }).stdout.trim()
-  const flags = ['--no-sandbox', '--disable-gpu', '--ignore-certificate-errors', `--host-resolver-rules='MAP * 127.0.0.1, EXCLUDE 127.0.0.1'`]
+  const flags = [
+    '--no-sandbox',
+    '--disable-gpu',
+    '--ignore-certificate-errors',
+    `--host-resolver-rules='MAP * 127.0.0.1, EXCLUDE 127.0.0.1'`,
+  ]
   fs.writeFileSync(file, `#!/bin/sh\nexec ${real} ${flags.join(' ')} "$@"\n`, { mode: 0o755 })
   return file
 }

@@ -37,12 +37,18 @@ describeWith('curl', 'curl', () => {
     for (const scheme of ['https', 'http'] as const) {
       const argv = ['curl', '-sS', '-T', '-', '-x', clients.loginUrl, urlOf(clients.allowed, scheme)] as const
       const run = await clients.run({ argv: [...argv], input: 'x'.repeat(200_000) })
-      expect(run).toMatchObject({ code: 0, stdout: `${scheme === 'https' ? GREETING.tls : GREETING.plain}\n`, outcomes: ['allow'] })
+      expect(run).toMatchObject({
+        code: 0,
+        stdout: `${scheme === 'https' ? GREETING.tls : GREETING.plain}\n`,
+        outcomes: ['allow'],
+      })
     }
   })
 
   test('two URLs of one run', async () => {
-    const run = await clients.run({ argv: ['curl', '-sS', '-x', clients.loginUrl, urlOf(clients.allowed, 'http'), urlOf(clients.allowed, 'http')] })
+    const run = await clients.run({
+      argv: ['curl', '-sS', '-x', clients.loginUrl, urlOf(clients.allowed, 'http'), urlOf(clients.allowed, 'http')],
+    })
     expect(run).toMatchObject({ code: 0, outcomes: ['allow', 'allow'], connections: 1 })
   })
 
@@ -51,14 +57,17 @@ describeWith('curl', 'curl', () => {
     expect(run).toMatchObject({ code: 0, stdout: `${GREETING.tls}\n`, outcomes: ['allow'] })
   })
 
-  test.each(['https', 'http'] as const)('--proxy-anyauth: %s asks first, then answers on the same connection', async (scheme) => {
-    const argv = ['curl', '-sS', '--proxy-anyauth', '-x', clients.proxyUrl, '-U', `sandbox:${clients.token}`] as const
-    const run = await clients.run({ argv: [...argv, urlOf(clients.allowed, scheme)] })
-    expect(run).toMatchObject({ code: 0, outcomes: ['token_missing', 'allow'], connections: 1 })
-    const refused = await clients.run({ argv: [...argv, '-v', urlOf(clients.denied, scheme)] })
-    expect(refused.outcomes).toEqual(['token_missing', 'host_not_allowed'])
-    expect(refused.stderr).toContain('x-deny-reason: host_not_allowed')
-  })
+  test.each(['https', 'http'] as const)(
+    '--proxy-anyauth: %s asks first, then answers on the same connection',
+    async (scheme) => {
+      const argv = ['curl', '-sS', '--proxy-anyauth', '-x', clients.proxyUrl, '-U', `sandbox:${clients.token}`] as const
+      const run = await clients.run({ argv: [...argv, urlOf(clients.allowed, scheme)] })
+      expect(run).toMatchObject({ code: 0, outcomes: ['token_missing', 'allow'], connections: 1 })
+      const refused = await clients.run({ argv: [...argv, '-v', urlOf(clients.denied, scheme)] })
+      expect(refused.outcomes).toEqual(['token_missing', 'host_not_allowed'])
+      expect(refused.stderr).toContain('x-deny-reason: host_not_allowed')
+    },
+  )
 
   test('wrong credentials: 407 with the reason, and it stops asking', async () => {
     const argv = ['curl', '-sSv', '--proxy-anyauth', '-x', clients.proxyUrl, '-U', 'sandbox:none.of.them'] as const
@@ -78,7 +87,7 @@ describeWith('curl', 'curl', () => {
   })
 
   test('--socks5-hostname with a handle, plain HTTP too; a refusal is reply code 2', async () => {
-    const handle = await mintHandle(clients)
+    const handle = await mintHandle(clients, clients.token)
     const run = await clients.run(example('curl-socks', clients.allowed, { SALLYPORT_TOKEN: handle }))
     expect(run).toMatchObject({ code: 0, outcomes: ['allow'], dialects: ['socks5'] })
     const argv = ['curl', '-sS', '--socks5-hostname', clients.proxyUrl.slice(7), '-U', `sandbox:${handle}`] as const
@@ -87,6 +96,24 @@ describeWith('curl', 'curl', () => {
     const refused = await clients.run({ argv: [...argv, urlOf(clients.denied, 'https')] })
     expect(refused).toMatchObject({ code: 97, outcomes: ['host_not_allowed'] })
     expect(refused.stderr).toContain('(2)')
+  })
+
+  test('--socks5 sends the address that it found, which a policy of names refuses', async () => {
+    const egress = { kind: 'static', allowedHosts: [`${clients.allowed.host}:${clients.allowed.tlsPort}`] }
+    const token = await mintHandle(clients, await clients.gateway.token({ egress }))
+    const { host, tlsPort } = clients.allowed
+    const argv = [
+      'curl',
+      '-sS',
+      '--socks5',
+      clients.proxyUrl.slice(7),
+      '-U',
+      `sandbox:${token}`,
+      '--resolve',
+      `${host}:${tlsPort}:127.66.0.1`,
+    ] as const
+    const run = await clients.run({ argv: [...argv, urlOf(clients.allowed, 'https')] })
+    expect(run).toMatchObject({ code: 97, outcomes: ['address_not_allowed'], dialects: ['socks5'] })
   })
 
   test('SOCKS5 can not carry a long token, and curl says so', async () => {
@@ -115,14 +142,16 @@ describeWith('curl', 'curl, with TLS to the gateway', () => {
   })
 
   test('without TLS to such a gateway nothing gets through', async () => {
-    const run = await clients.run({ argv: ['curl', '-sS', '-x', clients.loginUrl.replace('https', 'http'), urlOf(clients.allowed, 'https')] })
+    const run = await clients.run({
+      argv: ['curl', '-sS', '-x', clients.loginUrl.replace('https', 'http'), urlOf(clients.allowed, 'https')],
+    })
     expect(run.code).not.toBe(0)
     expect(run.outcomes).toEqual([])
   })
 })
 
 /** As `sallyport token mint --handle` does on the state folder of a running gateway. */
-async function mintHandle({ gateway, token }: Clients): Promise<string> {
+async function mintHandle({ gateway }: Clients, token: string): Promise<string> {
   const { openHandles } = await import('../../proxy/state/handles.ts')
   const { systemClock } = await import('../../proxy/clock.ts')
   const handles = await openHandles(`${gateway.folder}/state/handles`, systemClock)

@@ -17,7 +17,11 @@ test('names are unique', () => {
 })
 
 test('every named example is run', () => {
-  expect(readExamples().map(({ name }) => name).filter((name) => !tests.includes(`'${name}'`))).toEqual([])
+  expect(
+    readExamples()
+      .map(({ name }) => name)
+      .filter((name) => !tests.includes(`'${name}'`)),
+  ).toEqual([])
 })
 
 test('a block of a language that can be run has a name', () => {

@@ -17,7 +17,11 @@ const HOST = 'api.example.com'
 /** Every fenced block with a name. */
 export function readExamples(): readonly Example[] {
   const page = fs.readFileSync(PAGE, 'utf8')
-  return [...page.matchAll(/^```(\w+) ([\w-]+)\n([\s\S]*?)^```$/gm)].map(([, language, name, text]) => ({ language: language!, name: name!, text: text! }))
+  return [...page.matchAll(/^```(\w+) ([\w-]+)\n([\s\S]*?)^```$/gm)].map(([, language, name, text]) => ({
+    language: language!,
+    name: name!,
+    text: text!,
+  }))
 }
 
 /** The text of an example with `target` in place of the host that it names. */
@@ -37,12 +41,11 @@ export function example(name: string, target: Target, env: Readonly<Record<strin
   return { argv: interpreterOf(name)(text), env }
 }
 
-
 function interpreterOf(name: string): (text: string) => Program['argv'] {
   const language = readExamples().find((one) => one.name === name)?.language
   switch (language) {
     case 'sh':
-      return (text) => ['bash', '-euc', text]
+      return (text) => ['bash', '--norc', '-euc', text]
     case 'js':
       return (text) => [process.execPath, '--input-type=module', '--eval', text]
     case 'py':

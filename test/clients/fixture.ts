@@ -89,10 +89,15 @@ export async function startClients(options: ClientsOptions = {}): Promise<Client
   fs.writeFileSync(caFile, authority.cert)
   const leaf = authority.issue('api.example.test', { addresses: [ALLOWED_ADDRESS] })
 
-  const answer = (greeting: string): http.RequestListener => options.onRequest ?? ((request, response) => {
-    request.resume().on('end', () => response.end(`${greeting}\n`))
-  })
-  const origins = { tls: https.createServer(leaf, answer(GREETING.tls)), plain: http.createServer(answer(GREETING.plain)) }
+  const answer = (greeting: string): http.RequestListener =>
+    options.onRequest ??
+    ((request, response) => {
+      request.resume().on('end', () => response.end(`${greeting}\n`))
+    })
+  const origins = {
+    tls: https.createServer(leaf, answer(GREETING.tls)),
+    plain: http.createServer(answer(GREETING.plain)),
+  }
   const [tlsPort, plainPort] = [await listen(origins.tls), await listen(origins.plain)]
   const forbidden = await startEcho(DENIED_ADDRESS)
 
@@ -101,7 +106,11 @@ export async function startClients(options: ClientsOptions = {}): Promise<Client
   const gateway = await startTestGateway({
     ...options.config,
     policy: { ceiling: { kind: 'allow-all' } },
-    network: { allowPrivate: ['127.66.0.0/24'], hosts: { [allowed.host]: ALLOWED_ADDRESS, [denied.host]: DENIED_ADDRESS }, ...options.config?.network },
+    network: {
+      allowPrivate: ['127.66.0.0/24'],
+      hosts: { [allowed.host]: ALLOWED_ADDRESS, [denied.host]: DENIED_ADDRESS },
+      ...options.config?.network,
+    },
     sni: { ports: [443, tlsPort] },
     limits: { perSandbox: { newPerSecond: 100_000 } },
     ...(options.tlsToProxy && { listen: { tls: writeCertificate(folder, authority) } }),
@@ -124,7 +133,10 @@ export async function startClients(options: ClientsOptions = {}): Promise<Client
   const during = async <T>(action: () => Promise<T>) => {
     const [before, openedBefore] = [gateway.audit().length, opened]
     const result = await action()
-    const lines = gateway.audit().slice(before).filter(({ kind }) => kind === 'decision' || kind === 'auth')
+    const lines = gateway
+      .audit()
+      .slice(before)
+      .filter(({ kind }) => kind === 'decision' || kind === 'auth')
     return {
       ...result,
       outcomes: lines.map((line) => String(line['reason'] ?? line['effective'])),
@@ -135,11 +147,35 @@ export async function startClients(options: ClientsOptions = {}): Promise<Client
   }
 
   return {
-    gateway, authority, folder, caFile, proxyUrl, loginUrl, token, allowed, denied, origins, during,
-    proxyVariables: { http_proxy: loginUrl, HTTP_PROXY: loginUrl, https_proxy: loginUrl, HTTPS_PROXY: loginUrl, NODE_USE_ENV_PROXY: '1' },
-    longToken: (bytes) => gateway.token({ egress, padding: crypto.randomBytes(Math.ceil(bytes / 2)).toString('hex').slice(0, Math.ceil((bytes * 3) / 4)) }),
+    gateway,
+    authority,
+    folder,
+    caFile,
+    proxyUrl,
+    loginUrl,
+    token,
+    allowed,
+    denied,
+    origins,
+    during,
+    proxyVariables: {
+      http_proxy: loginUrl,
+      HTTP_PROXY: loginUrl,
+      https_proxy: loginUrl,
+      HTTPS_PROXY: loginUrl,
+      NODE_USE_ENV_PROXY: '1',
+    },
+    longToken: (bytes) =>
+      gateway.token({
+        egress,
+        padding: crypto
+          .randomBytes(Math.ceil(bytes / 2))
+          .toString('hex')
+          .slice(0, Math.ceil((bytes * 3) / 4)),
+      }),
     namedToken: (id) => gateway.token({ egress, jti: id }),
-    run: (program) => during(() => runProgram({ ...program, cwd: program.cwd ?? ROOT, env: { ...environment, ...program.env } })),
+    run: (program) =>
+      during(() => runProgram({ ...program, cwd: program.cwd ?? ROOT, env: { ...environment, ...program.env } })),
     close: async () => {
       diagnostics.unsubscribe('net.server.socket', onAccepted)
       await gateway.close()

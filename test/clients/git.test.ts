@@ -30,9 +30,13 @@ describeWith('git', 'git', () => {
     fs.mkdirSync(cwd)
     const run = await clients.run({ ...example('git-clone', clients.allowed, clients.proxyVariables), cwd })
     expect(run.code, run.stderr).toBe(0)
-    expect(run).toMatchObject({ outcomes: ['token_missing', 'allow'], connections: 1, dialects: ['connect', 'connect'] })
+    expect(run).toMatchObject({
+      outcomes: ['token_missing', 'allow'],
+      connections: 1,
+      dialects: ['connect', 'connect'],
+    })
     expect(fs.readFileSync(path.join(cwd, 'project/README'), 'utf8')).toBe('a project\n')
-    expect(fs.statSync(path.join(cwd, 'project/large')).size).toBe(3_000_000)
+    expect(fs.statSync(path.join(cwd, 'project/large')).size).toBe(1_500_000)
   })
 
   test('http.proxyAuthMethod=basic sends the credentials at once', async () => {
@@ -43,7 +47,13 @@ describeWith('git', 'git', () => {
   })
 
   test('http.proxy of the configuration, with credentials in it', async () => {
-    const argv = ['git', '-c', `http.proxy=${clients.loginUrl}`, 'ls-remote', `${urlOf(clients.allowed, 'https')}project.git`] as const
+    const argv = [
+      'git',
+      '-c',
+      `http.proxy=${clients.loginUrl}`,
+      'ls-remote',
+      `${urlOf(clients.allowed, 'https')}project.git`,
+    ] as const
     const run = await clients.run({ argv: [...argv] })
     expect(run).toMatchObject({ code: 0, outcomes: ['token_missing', 'allow'] })
     expect(run.stdout).toContain('refs/heads/main')
@@ -56,19 +66,26 @@ describeWith('git', 'git', () => {
     expect(run.code, run.stderr).toBe(0)
     expect(run.outcomes[0]).toBe('token_missing')
     expect(run.outcomes.filter((outcome) => outcome === 'allow').length).toBeGreaterThanOrEqual(2)
-    expect(fs.statSync(path.join(folder, 'large')).size).toBe(3_000_000)
+    expect(fs.statSync(path.join(folder, 'large')).size).toBe(1_500_000)
   })
 
-  test.each(['https', 'http'] as const)('push over %s: a chunked body of 3 MB goes up', async (scheme) => {
+  test.each(['https', 'http'] as const)('push over %s: a chunked body of 1.5 MB goes up', async (scheme) => {
     const folder = folderOf()
     const url = `${urlOf(clients.allowed, scheme)}project.git`
-    const blob = crypto.randomBytes(3_000_000)
+    const blob = crypto.randomBytes(1_500_000)
     const run = await clients.run({
-      argv: ['sh', '-euc', `git clone -q ${url} ${folder}; cd ${folder}; cat ${work}/blob > pushed; git add pushed; git commit -qm more; git push -q origin HEAD:refs/heads/by-${scheme}`],
+      argv: [
+        'sh',
+        '-euc',
+        `git clone -q ${url} ${folder}; cd ${folder}; cat ${work}/blob > pushed; git add pushed; git commit -qm more; git push -q origin HEAD:refs/heads/by-${scheme}`,
+      ],
       env: { ...clients.proxyVariables, ...authors, ...(fs.writeFileSync(path.join(work, 'blob'), blob), {}) },
     })
     expect(run.code, run.stderr).toBe(0)
-    const pushed = spawnSync('git', ['show', `by-${scheme}:pushed`], { cwd: path.join(work, 'served/project.git'), maxBuffer: 10_000_000 })
+    const pushed = spawnSync('git', ['show', `by-${scheme}:pushed`], {
+      cwd: path.join(work, 'served/project.git'),
+      maxBuffer: 10_000_000,
+    })
     expect(pushed.stdout.equals(blob)).toBe(true)
   })
 
@@ -83,7 +100,14 @@ describeWith('git', 'git', () => {
 
   test('a percent sign in the password does not survive git, a token does not need one', async () => {
     const proxy = (password: string) => clients.proxyUrl.replace('://', `://sandbox:${password}@`)
-    const argv = (password: string) => ['git', '-c', `http.proxy=${proxy(password)}`, 'ls-remote', `${urlOf(clients.allowed, 'https')}project.git`] as const
+    const argv = (password: string) =>
+      [
+        'git',
+        '-c',
+        `http.proxy=${proxy(password)}`,
+        'ls-remote',
+        `${urlOf(clients.allowed, 'https')}project.git`,
+      ] as const
     expect(clients.token).toMatch(/^[A-Za-z0-9._-]+$/)
     const once = await clients.run({ argv: [...argv(clients.token.replace('.', '%2E'))] })
     expect(once.outcomes).toEqual(['token_missing', 'allow'])
@@ -92,14 +116,23 @@ describeWith('git', 'git', () => {
   })
 })
 
-const authors = { GIT_AUTHOR_NAME: 'a', GIT_AUTHOR_EMAIL: 'a@example.test', GIT_COMMITTER_NAME: 'a', GIT_COMMITTER_EMAIL: 'a@example.test' }
+const authors = {
+  GIT_AUTHOR_NAME: 'a',
+  GIT_AUTHOR_EMAIL: 'a@example.test',
+  GIT_COMMITTER_NAME: 'a',
+  GIT_COMMITTER_EMAIL: 'a@example.test',
+}
 
 /** `served/project.git`, a bare repository with one commit of a small file and one that no packing makes small. */
 function makeRepository(folder: string): void {
-  fs.writeFileSync(path.join(folder, 'large'), crypto.randomBytes(3_000_000))
+  fs.writeFileSync(path.join(folder, 'large'), crypto.randomBytes(1_500_000))
   const script = `
     git init -q -b main source; cd source; echo 'a project' > README; mv ../large .; git add .; git commit -qm first; cd ..
     git clone -q --bare source served/project.git; git -C served/project.git config http.receivepack true`
-  const made = spawnSync('sh', ['-euc', script], { cwd: folder, env: { PATH: process.env['PATH'], HOME: folder, ...authors }, encoding: 'utf8' })
+  const made = spawnSync('sh', ['-euc', script], {
+    cwd: folder,
+    env: { PATH: process.env['PATH'], HOME: folder, ...authors },
+    encoding: 'utf8',
+  })
   if (made.status !== 0) throw new Error(made.stderr)
 }

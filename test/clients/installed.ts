@@ -44,9 +44,10 @@ export function skip(name: string, reason: string, body: () => void): void {
 
 /** The interpreter itself: a version manager's stand-in for it looks for its files in the home folder, which clients don't get. */
 export function pythonInterpreter(): string {
-  const printed = spawnSync('python3', ['-c', 'import sys; print(sys.executable)'], { encoding: 'utf8' })
-  return printed.stdout?.trim() || 'python3'
+  interpreter ??= spawnSync('python3', ['-c', 'import sys; print(sys.executable)'], { encoding: 'utf8' }).stdout.trim()
+  return interpreter
 }
+let interpreter: string | undefined
 
 function isThere([file, ...args]: Client['probe']): boolean {
   return spawnSync(file, args, { stdio: 'ignore' }).status === 0

@@ -16,7 +16,11 @@ describe('long tokens', () => {
     const token = await clients.longToken(kibibytes * 1024)
     expect(token.length).toBeGreaterThanOrEqual(kibibytes * 1024)
     const url = clients.proxyUrl.replace('://', `://sandbox:${token}@`)
-    return { SALLYPORT_TOKEN: token, ...Object.fromEntries(Object.keys(clients.proxyVariables).map((name) => [name, url])), NODE_USE_ENV_PROXY: '1' }
+    return {
+      SALLYPORT_TOKEN: token,
+      ...Object.fromEntries(Object.keys(clients.proxyVariables).map((name) => [name, url])),
+      NODE_USE_ENV_PROXY: '1',
+    }
   }
 
   describe.each([1, 8, 16])('of %i KiB', (kibibytes) => {
@@ -29,7 +33,11 @@ describe('long tokens', () => {
     describeWith('Python with requests', 'Python', () => {
       test('requests', async () => {
         const run = await clients.run(example('python-requests', clients.allowed, await variables(kibibytes)))
-        expect(run).toMatchObject({ code: 0, stdout: `${GREETING.tls}\n\n${GREETING.plain}\n\n`, outcomes: ['allow', 'allow'] })
+        expect(run).toMatchObject({
+          code: 0,
+          stdout: `${GREETING.tls}\n\n${GREETING.plain}\n\n`,
+          outcomes: ['allow', 'allow'],
+        })
       })
     })
     test('Node fetch', async () => {

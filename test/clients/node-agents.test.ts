@@ -17,7 +17,9 @@ describe('over plain TCP to the gateway', () => {
   beforeAll(async () => {
     clients = await startClients()
     for (const server of [clients.origins.tls, clients.origins.plain]) {
-      new WebSocketServer({ server }).on('connection', (socket) => socket.on('message', (data) => socket.send(String(data as Buffer))))
+      new WebSocketServer({ server }).on('connection', (socket) =>
+        socket.on('message', (data) => socket.send(data, { binary: false })),
+      )
     }
   })
   afterAll(() => clients.close())
@@ -46,7 +48,12 @@ describe('over plain TCP to the gateway', () => {
 
   test('https-proxy-agent: TLS; a refusal is an answer with the reason', async () => {
     const run = await clients.run(example('https-proxy-agent', clients.allowed, clients.proxyVariables))
-    expect(run).toMatchObject({ code: 0, stdout: `200 undefined\n${GREETING.tls}\n`, outcomes: ['allow'], dialects: ['connect'] })
+    expect(run).toMatchObject({
+      code: 0,
+      stdout: `200 undefined\n${GREETING.tls}\n`,
+      outcomes: ['allow'],
+      dialects: ['connect'],
+    })
     const refused = await clients.run(example('https-proxy-agent', clients.denied, clients.proxyVariables))
     expect(refused.stdout).toContain('403 host_not_allowed\n')
     expect(refused.outcomes).toEqual(['host_not_allowed'])
@@ -54,7 +61,12 @@ describe('over plain TCP to the gateway', () => {
 
   test('http-proxy-agent: plain HTTP in absolute form', async () => {
     const run = await clients.run(example('http-proxy-agent', clients.allowed, clients.proxyVariables))
-    expect(run).toMatchObject({ code: 0, stdout: `200 undefined\n${GREETING.plain}\n`, outcomes: ['allow'], dialects: ['http'] })
+    expect(run).toMatchObject({
+      code: 0,
+      stdout: `200 undefined\n${GREETING.plain}\n`,
+      outcomes: ['allow'],
+      dialects: ['http'],
+    })
     const refused = await clients.run(example('http-proxy-agent', clients.denied, clients.proxyVariables))
     expect(refused.stdout).toContain('403 host_not_allowed\n')
     expect(refused.stdout).toContain('"error":"host_not_allowed"')
@@ -62,7 +74,12 @@ describe('over plain TCP to the gateway', () => {
 
   test('ws: wss and ws through CONNECT; a refusal shows its reason', async () => {
     const run = await clients.run(example('websocket', clients.allowed, clients.proxyVariables))
-    expect(run).toMatchObject({ code: 0, stdout: 'hello\nhello\n', outcomes: ['allow', 'allow'], dialects: ['connect', 'connect'] })
+    expect(run).toMatchObject({
+      code: 0,
+      stdout: 'hello\nhello\n',
+      outcomes: ['allow', 'allow'],
+      dialects: ['connect', 'connect'],
+    })
     const refused = await clients.run(example('websocket', clients.denied, clients.proxyVariables))
     expect(refused.outcomes).toEqual(['host_not_allowed', 'host_not_allowed'])
     expect(refused.stdout).toBe('403 host_not_allowed\n403 host_not_allowed\n')
@@ -78,21 +95,36 @@ describe('over TLS to the gateway', () => {
   afterAll(() => clients.close())
 
   test('ProxyAgent', async () => {
-    const dispatcher = new ProxyAgent({ uri: clients.proxyUrl, token: `Bearer ${clients.token}`, proxyTls: { ca }, requestTls: { ca } })
-    const run = await clients.during(async () => ({ body: await (await fetch(urlOf(clients.allowed, 'https'), { dispatcher })).text() }))
+    const dispatcher = new ProxyAgent({
+      uri: clients.proxyUrl,
+      token: `Bearer ${clients.token}`,
+      proxyTls: { ca },
+      requestTls: { ca },
+    })
+    const run = await clients.during(async () => ({
+      body: await (await fetch(urlOf(clients.allowed, 'https'), { dispatcher })).text(),
+    }))
     expect(run).toMatchObject({ body: `${GREETING.tls}\n`, outcomes: ['allow'] })
-    const refused = await clients.during(async () => ({ error: inspect(await fetch(urlOf(clients.denied, 'https'), { dispatcher }).catch((error: unknown) => error)) }))
+    const refused = await clients.during(async () => ({
+      error: inspect(await fetch(urlOf(clients.denied, 'https'), { dispatcher }).catch((error: unknown) => error)),
+    }))
     expect(refused.outcomes).toEqual(['host_not_allowed'])
     expect(refused.error).toContain('Proxy response (403) !== 200 when HTTP Tunneling')
     await dispatcher.close()
   })
 
   test('https-proxy-agent and http-proxy-agent', async () => {
-    const secure = await clients.during(() => get(https, urlOf(clients.allowed, 'https'), new HttpsProxyAgent(clients.loginUrl, { ca })))
+    const secure = await clients.during(() =>
+      get(https, urlOf(clients.allowed, 'https'), new HttpsProxyAgent(clients.loginUrl, { ca })),
+    )
     expect(secure).toMatchObject({ status: 200, body: `${GREETING.tls}\n`, outcomes: ['allow'] })
-    const plain = await clients.during(() => get(http, urlOf(clients.allowed, 'http'), new HttpProxyAgent(clients.loginUrl, { ca })))
+    const plain = await clients.during(() =>
+      get(http, urlOf(clients.allowed, 'http'), new HttpProxyAgent(clients.loginUrl, { ca })),
+    )
     expect(plain).toMatchObject({ status: 200, body: `${GREETING.plain}\n`, outcomes: ['allow'] })
-    const refused = await clients.during(() => get(https, urlOf(clients.denied, 'https'), new HttpsProxyAgent(clients.loginUrl, { ca })))
+    const refused = await clients.during(() =>
+      get(https, urlOf(clients.denied, 'https'), new HttpsProxyAgent(clients.loginUrl, { ca })),
+    )
     expect(refused).toMatchObject({ status: 403, reason: 'host_not_allowed', outcomes: ['host_not_allowed'] })
   })
 

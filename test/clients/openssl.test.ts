@@ -20,6 +20,6 @@ describeWith('openssl', 'openssl s_client', () => {
   test('a refusal shows the reason phrase', async () => {
     const run = await clients.run(example('openssl', clients.denied))
     expect(run.outcomes).toEqual(['host_not_allowed'])
-    expect(run.stdout + run.stderr).toContain('Host Not Allowed')
+    expect(run.stderr).toContain('HTTP CONNECT failed, reason= 403 Host Not Allowed')
   })
 })

@@ -15,7 +15,7 @@ export interface ProgramResult {
 }
 
 /** A client that hangs is a fault of the gateway; the test shall say so before vitest gives up on it. */
-export const PATIENCE_MS = 50_000
+export const PATIENCE_MS = 110_000
 
 /** Never rejects because of an exit code; rejects when the program can't be started or takes too long. */
 export function runProgram(program: Program): Promise<ProgramResult> {

@@ -13,18 +13,29 @@ describeWith('wget', 'wget', () => {
 
   test('TLS and plain HTTP', async () => {
     const run = await clients.run(example('wget', clients.allowed))
-    expect(run).toMatchObject({ code: 0, stdout: `${GREETING.tls}\n${GREETING.plain}\n`, outcomes: ['allow', 'allow'], dialects: ['connect', 'http'] })
+    expect(run).toMatchObject({
+      code: 0,
+      stdout: `${GREETING.tls}\n${GREETING.plain}\n`,
+      outcomes: ['allow', 'allow'],
+      dialects: ['connect', 'http'],
+    })
   })
 
   test('a refusal: the reason phrase, and the headers with -S', async () => {
     const run = await clients.run(example('wget', clients.denied))
     expect(run).toMatchObject({ outcomes: ['host_not_allowed'], stdout: '' })
     expect(run.code).not.toBe(0)
-    const plain = await clients.run({ argv: ['wget', '-S', '-O-', `http://${clients.denied.host}:${clients.denied.plainPort}/`], env: clients.proxyVariables })
+    const plain = await clients.run({
+      argv: ['wget', '-S', '-O-', `http://${clients.denied.host}:${clients.denied.plainPort}/`],
+      env: clients.proxyVariables,
+    })
     expect(plain).toMatchObject({ code: 8, outcomes: ['host_not_allowed'] })
     expect(plain.stderr).toContain('403 Host Not Allowed')
     expect(plain.stderr).toContain('x-deny-reason: host_not_allowed')
-    const secure = await clients.run({ argv: ['wget', '-O-', `https://${clients.denied.host}:${clients.denied.tlsPort}/`], env: clients.proxyVariables })
+    const secure = await clients.run({
+      argv: ['wget', '-O-', `https://${clients.denied.host}:${clients.denied.tlsPort}/`],
+      env: clients.proxyVariables,
+    })
     expect(secure.stderr).toContain('Proxy tunneling failed: Host Not Allowed')
   })
 
