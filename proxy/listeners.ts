@@ -87,7 +87,10 @@ function readTlsMaterial(tls: TlsFiles): TlsMaterial {
   return {
     cert: readPem(tls.cert),
     key: readPem(tls.key),
-    ...(tls.clientCa !== undefined && { clientCa: readPem(tls.clientCa), clientCertificate: tls.clientCertificate === 'required' ? ('require' as const) : ('request' as const) }),
+    ...(tls.clientCa !== undefined && {
+      clientCa: readPem(tls.clientCa),
+      clientCertificate: tls.clientCertificate === 'required' ? ('require' as const) : ('request' as const),
+    }),
   }
 }
 

@@ -14,8 +14,12 @@ const tls = z
       .min(1)
       .optional()
       .describe(
-        'PEM file with authorities. With it every client must present a certificate of theirs, and tokens may be bound to one (`cnf`).',
+        'PEM file with the authorities whose client certificates are accepted; tokens bound to a certificate (`cnf`) need it.',
       ),
+    clientCertificate: z
+      .enum(['optional', 'required'])
+      .default('optional')
+      .describe('Whether a client without a certificate may connect at all. Only read beside `clientCa`.'),
   })
   .describe('TLS between the client and the gateway. Absent: plain.')
 
