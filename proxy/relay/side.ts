@@ -46,6 +46,7 @@ export class Side implements SocketOwner, Borrower, Visitor {
    * Best with `pauseOnConnect` and `allowHalfOpen` on the server.
    */
   static accept(socket: net.Socket | tls.TLSSocket): Side {
+    turns.arrived()
     const direct = moveToOnread(socket)
     if (direct === undefined) return Side.adopt(socket)
     const side = new Side()
