@@ -1,0 +1,158 @@
+/** Makes a provider: a backend, a gateway and the sandboxes of this process. */
+import { randomBytes } from 'node:crypto'
+import type { EgressPolicy } from '../policies/index.ts'
+import type { Backend } from './backend.ts'
+import { createSandbox, type MadeSandbox, type Workshop } from './create-sandbox.ts'
+import { attachSandbox } from './attach-sandbox.ts'
+import { boundEgress } from './egress/bound.ts'
+import type { Egress } from './egress/egress.ts'
+import { embeddedEgress } from './egress/embedded.ts'
+import { remoteEgress } from './egress/remote.ts'
+import { knownSandboxes } from './known-sandboxes.ts'
+import { checkLabels } from './labels.ts'
+import { liveSandbox } from './live-sandbox.ts'
+import type { SandboxProviderOptions } from './provider-options.ts'
+import { destroyForeign, isDue, reapGatewayFolders } from './reap.ts'
+import { checkRuntimeRoot, dataOf, defaultRuntimeRoot, openRuntimeRoot, removeRuntimeFolder, writeMeta } from './runtime-folder.ts'
+import type { CreateSandboxOptions, Sandbox, SandboxProvider } from './sandbox.ts'
+import { SandboxError } from './sandbox-error.ts'
+import { selectBackend } from './select-backend.ts'
+
+/**
+ * Makes a provider; it starts nothing before the first sandbox.
+ * @throws SandboxError `SALLYPORT_SANDBOX_EGRESS_UNENFORCED` for a policy that the backend can't enforce, `SALLYPORT_SANDBOX_NOT_SUPPORTED` for what it
+ * can't have here; ConfigError, TypeError or SallyportError for options that can't be used
+ */
+export function createSandboxProvider(options: SandboxProviderOptions): SandboxProvider {
+  const runtimeRoot = checkRuntimeRoot(options.runtimeRoot ?? defaultRuntimeRoot())
+  const { backend, unsafeUnenforced } = selectBackend(options.backend, runtimeRoot)
+  const defaultEgress = options.defaultEgress ?? { kind: 'deny-all' }
+  const checkPolicy = (policy: EgressPolicy): void => {
+    if (backend.capabilities.enforcement === 'none' && policy.kind !== 'allow-all' && !unsafeUnenforced) throw unenforced(backend, policy)
+  }
+  checkPolicy(defaultEgress)
+  const egress = egressOf(options, runtimeRoot)
+  const workshop: Workshop = { backend, egress, runtimeRoot }
+  const live = new Map<string, { readonly sandbox: Sandbox; readonly isOwn: boolean }>()
+  let closing: Promise<void> | undefined
+
+  let checking: Promise<void> | undefined
+  // Again after a failure: somebody may have installed what was missing.
+  const ready = (): Promise<void> =>
+    (checking ??= openRuntimeRoot(runtimeRoot)
+      .then(backend.check)
+      .catch((error: unknown) => {
+        checking = undefined
+        throw error
+      }))
+  const open = (): void => {
+    if (closing !== undefined) throw new SandboxError('SALLYPORT_SANDBOX_DESTROYED', 'the provider is closed')
+  }
+
+  const keep = ({ meta, started, link, client }: MadeSandbox, isOwn: boolean): Sandbox => {
+    const { id } = meta
+    const sandbox = liveSandbox({
+      id,
+      environment: backend.environment,
+      client,
+      started,
+      link,
+      checkPolicy,
+      keepPolicy: (policy) => writeMeta(runtimeRoot, { ...meta, egress: dataOf(policy) }),
+      forget: async () => {
+        await removeRuntimeFolder(runtimeRoot, id)
+        live.delete(id)
+      },
+    })
+    live.set(id, { sandbox, isOwn })
+    return sandbox
+  }
+
+  const destroy = async (id: string): Promise<void> => live.get(id)?.sandbox.destroy() ?? destroyForeign(backend, runtimeRoot, id)
+
+  const close = async (): Promise<void> => {
+    await Promise.allSettled(pending)
+    // Those of other processes go on there.
+    const own = [...live.values()].filter(({ isOwn }) => isOwn)
+    const outcomes = await Promise.allSettled(own.map(({ sandbox }) => sandbox.destroy()))
+    await egress.close()
+    const failure = outcomes.find((outcome) => outcome.status === 'rejected')
+    if (failure !== undefined) throw failure.reason
+  }
+  /** Sandboxes that are being made: closing waits for them, so that none is left. */
+  const pending = new Set<Promise<unknown>>()
+  const during = async <T>(work: Promise<T>): Promise<T> => {
+    pending.add(work)
+    try {
+      return await work
+    } finally {
+      pending.delete(work)
+    }
+  }
+
+  return {
+    id: `prv_${randomBytes(8).toString('hex')}`,
+    name: backend.name,
+    environment: backend.environment,
+    capabilities: backend.capabilities,
+    create: async (asked = {}) => {
+      open()
+      const policy = asked.egress ?? defaultEgress
+      checkPolicy(policy)
+      checkOptions(backend, asked)
+      return during(
+        ready()
+          .then(() => createSandbox(workshop, policy, asked))
+          .then((made) => keep(made, true)),
+      )
+    },
+    attach: async (id) => {
+      open()
+      const known = live.get(id)?.sandbox
+      if (known !== undefined) return known
+      return during(
+        ready()
+          .then(() => attachSandbox(workshop, id))
+          .then((made) => keep(made, made.isOwn)),
+      )
+    },
+    list: async () => (await knownSandboxes(backend, runtimeRoot)).map(({ info }) => info),
+    reap: async ({ olderThanMs }) => {
+      if (!(olderThanMs >= 0)) throw new TypeError('`olderThanMs` is 0 or more')
+      const due = (await knownSandboxes(backend, runtimeRoot)).filter((known) => isDue(known, olderThanMs, Date.now()))
+      const outcomes = await Promise.allSettled(due.map(({ info }) => destroy(info.id)))
+      await reapGatewayFolders(runtimeRoot, olderThanMs)
+      const failure = outcomes.find((outcome) => outcome.status === 'rejected')
+      if (failure !== undefined) throw failure.reason
+      return due.map(({ info }) => info.id)
+    },
+    [Symbol.asyncDispose]: () => (closing ??= close()),
+  }
+}
+
+function egressOf({ gateway = {} }: SandboxProviderOptions, runtimeRoot: string): Egress {
+  if ('bind' in gateway) return boundEgress(gateway)
+  return 'url' in gateway ? remoteEgress(gateway) : embeddedEgress(runtimeRoot, gateway)
+}
+
+/** @throws SandboxError `SALLYPORT_SANDBOX_NOT_SUPPORTED` for a limit that the backend does not keep; TypeError for one that is none */
+function checkOptions({ name, capabilities }: Backend, { timeoutMs, memoryLimitMb, maxProcesses, labels = {} }: CreateSandboxOptions): void {
+  const limits = [
+    ['timeoutMs', timeoutMs, capabilities.timeToLive],
+    ['memoryLimitMb', memoryLimitMb, capabilities.memoryLimit],
+    ['maxProcesses', maxProcesses, capabilities.processLimit],
+  ] as const
+  for (const [option, value, isKept] of limits) {
+    if (value === undefined) continue
+    if (!Number.isSafeInteger(value) || value < 1) throw new TypeError(`\`${option}\` is a whole number, 1 or more`)
+    if (!isKept) throw new SandboxError('SALLYPORT_SANDBOX_NOT_SUPPORTED', `the backend \`${name}\` can't keep \`${option}\` on this machine; leave it out`)
+  }
+  checkLabels(labels)
+}
+
+function unenforced({ name }: Backend, { kind }: EgressPolicy): SandboxError {
+  return new SandboxError(
+    'SALLYPORT_SANDBOX_EGRESS_UNENFORCED',
+    `the backend \`${name}\` stops nothing that goes round the gateway, so the policy \`${kind}\` would be a wish; use another backend, \`allow-all\`, or say \`unsafeUnenforced: true\``,
+  )
+}

@@ -1,0 +1,26 @@
+/** Sandboxes whose only way out is the gateway: `sallyport`. What is exported here is what programs may depend on. */
+export type { Backend, InsideAddress, StartedSandbox, StartRequest } from './backend.ts'
+export { createSandboxProvider } from './create-provider.ts'
+export type { EmbeddedGatewayOptions } from './egress/embedded.ts'
+export type { RemoteGateway } from './egress/remote.ts'
+export { PROBE_DESTINATION } from './probe.ts'
+export type { BackendConfig, ProcessBackendConfig, SandboxProviderOptions } from './provider-options.ts'
+export type {
+  CreateSandboxOptions,
+  Sandbox,
+  SandboxCapabilities,
+  SandboxEnvironment,
+  SandboxExecOptions,
+  SandboxExecResult,
+  SandboxFileEntry,
+  SandboxFileStat,
+  SandboxInfo,
+  SandboxOutput,
+  SandboxProcess,
+  SandboxProvider,
+  SandboxStatus,
+} from './sandbox.ts'
+export { SandboxError, type SandboxErrorCode } from './sandbox-error.ts'
+export { WorkerFault } from './worker-client.ts'
+export type { EgressPolicy } from '../policies/index.ts'
+export { SallyportError, type ErrorCode } from '../policies/index.ts'
