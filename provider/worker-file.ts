@@ -9,12 +9,16 @@ let building: Promise<string> | undefined
 /**
  * Path of the one file that runs inside every sandbox (`node worker.cjs SETTINGS`).
  *
- * In a checkout it is bundled again whenever the sources are newer.
+ * In a checkout it is bundled again when the sources are newer, at the first call of a process.
  */
 export async function workerFile(): Promise<string> {
   const published = path.join(import.meta.dirname, 'worker.cjs')
   if (await exists(published)) return published
-  building ??= build().finally(() => (building = undefined))
+  // Once for each process: the start of every sandbox waits for it.
+  building ??= build().catch((error: unknown) => {
+    building = undefined
+    throw error
+  })
   return building
 }
 
