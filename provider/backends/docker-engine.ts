@@ -1,0 +1,134 @@
+/** One Docker engine: how it is reached, and what is known of it. */
+import type Docker from 'dockerode'
+import type { DockerConnection } from './container-options.ts'
+import { DockerError, dockerError, type DockerErrorContext } from './docker-error.ts'
+import { type FilterArchitecture, filterArchitecture } from './syscalls.ts'
+
+/** A runtime, as it is registered. */
+export interface EngineRuntime {
+  readonly name: string
+  readonly path: string | undefined
+  readonly args: readonly string[]
+  /** Of runtimes that containerd starts by type. */
+  readonly type: string | undefined
+}
+
+/** What an engine says of itself. */
+export interface EngineFacts {
+  /** Such as `20.10.24`. */
+  readonly version: string
+  readonly major: number
+  readonly kernel: string
+  readonly processors: number
+  readonly architecture: FilterArchitecture
+  readonly runtimes: readonly EngineRuntime[]
+  /** What the engine runs on, such as `Docker Desktop`. */
+  readonly system: string
+}
+
+/** What an engine has of an image. */
+export interface ImageFacts {
+  readonly id: string
+  readonly env: Readonly<Record<string, string>>
+  readonly labels: Readonly<Record<string, string>>
+  readonly volumes: readonly string[]
+}
+
+/** An engine. */
+export interface DockerEngine {
+  readonly docker: Docker
+  /** For people. */
+  readonly where: string
+  /** Asks once, and again after a failure or a minute. */
+  readonly facts: () => Promise<EngineFacts>
+  readonly image: (name: string) => Promise<ImageFacts>
+  /** Does something, and names what goes wrong. */
+  readonly attempt: <T>(context: Omit<DockerErrorContext, 'engine'>, action: () => Promise<T>) => Promise<T>
+}
+
+/** 20.10: read-only mounts of folders, `host-gateway`, private control groups. */
+const MIN_API = [1, 41] as const
+const FACTS_MS = 60_000
+
+/** Loads the client. Nothing is asked yet. @throws DockerError `client_missing` */
+export async function openEngine(connection: DockerConnection | undefined): Promise<DockerEngine> {
+  const { default: Client } = await import('dockerode').catch((cause: unknown) => {
+    throw new DockerError('client_missing', 'the container backends need the package `dockerode`: `npm install dockerode`', cause)
+  })
+  const docker = new Client(connection)
+  const where = whereOf(connection)
+  const attempt: DockerEngine['attempt'] = async (context, action) => {
+    try {
+      return await action()
+    } catch (error) {
+      throw dockerError(error, { ...context, engine: where })
+    }
+  }
+
+  let known: { readonly facts: Promise<EngineFacts>; readonly atMs: number } | undefined
+  return {
+    docker,
+    where,
+    attempt,
+    facts: () => {
+      if (known !== undefined && performance.now() - known.atMs < FACTS_MS) return known.facts
+      const facts = attempt({ action: 'ask the engine what it is' }, () => ask(docker, where))
+      known = { facts, atMs: performance.now() }
+      facts.catch(() => (known = undefined))
+      return facts
+    },
+    image: (name) =>
+      attempt({ action: 'look at the image', image: name }, async () => {
+        const { Id, Config } = await docker.getImage(name).inspect()
+        const settings = Config as Partial<typeof Config> | null | undefined
+        return {
+          id: Id,
+          env: Object.fromEntries((settings?.Env ?? []).map((each) => [each.split('=', 1)[0] ?? '', each.slice(each.indexOf('=') + 1)])),
+          labels: settings?.Labels ?? {},
+          volumes: Object.keys((settings?.Volumes as object | null | undefined) ?? {}),
+        }
+      }),
+  }
+}
+
+async function ask(docker: Docker, where: string): Promise<EngineFacts> {
+  const [version, info] = await Promise.all([docker.version(), docker.info() as Promise<InfoReply>])
+  const [major = 0, minor = 0] = version.ApiVersion.split('.').map(Number)
+  if (major < MIN_API[0] || (major === MIN_API[0] && minor < MIN_API[1])) {
+    throw new DockerError('engine_too_old', `the Docker engine at ${where} is version ${version.Version}; 20.10 (API ${MIN_API.join('.')}) or later is needed: upgrade it`)
+  }
+  const architecture = filterArchitecture(ARCHITECTURES[version.Arch] ?? version.Arch)
+  if (version.Os !== 'linux' || architecture === undefined) {
+    throw new DockerError('engine_too_old', `the Docker engine at ${where} runs ${version.Os} on ${version.Arch}; Linux on amd64 or arm64 is needed`)
+  }
+  return {
+    version: version.Version,
+    major: Number.parseInt(version.Version, 10) || 0,
+    kernel: info.KernelVersion ?? version.KernelVersion ?? '',
+    processors: info.NCPU ?? 1,
+    architecture,
+    runtimes: Object.entries(info.Runtimes ?? {}).map(([name, { path, runtimeArgs, runtimeType }]) => ({
+      name,
+      path: path === undefined || path === '' ? undefined : path,
+      args: runtimeArgs ?? [],
+      type: runtimeType,
+    })),
+    system: info.OperatingSystem ?? '',
+  }
+}
+
+/** What is used of the reply; its type says `any`. */
+interface InfoReply {
+  readonly KernelVersion?: string
+  readonly NCPU?: number
+  readonly OperatingSystem?: string
+  readonly Runtimes?: Readonly<Record<string, { readonly path?: string; readonly runtimeArgs?: readonly string[] | null; readonly runtimeType?: string }>> | null
+}
+
+const ARCHITECTURES: Readonly<Record<string, string>> = { amd64: 'x64', x86_64: 'x64', aarch64: 'arm64' }
+
+/** Never with what a URL may hold before its host. */
+function whereOf(connection: DockerConnection | undefined): string {
+  if (connection === undefined) return process.env['DOCKER_HOST']?.replace(/\/\/[^/@]*@/, '//') ?? '/var/run/docker.sock'
+  return 'socketPath' in connection ? connection.socketPath : `${connection.host}:${connection.port}`
+}

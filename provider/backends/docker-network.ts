@@ -1,0 +1,113 @@
+/**
+ * A network of one sandbox's own: no way out of it, no address of the host on it, and one neighbour, the relay, which carries bytes to the host and nowhere else.
+ *
+ * What the engine promises of such a network is not trusted: the sandbox's first program tries the host's addresses, and nothing else starts if one answers.
+ */
+import os from 'node:os'
+import type Docker from 'dockerode'
+import { statusOf } from './docker-error.ts'
+import type { EngineFacts } from './docker-engine.ts'
+
+/** A network that was made. */
+export interface SandboxNetwork {
+  readonly id: string
+  readonly name: string
+  /** IPv4, CIDR. */
+  readonly subnet: string
+  /** Addresses that must not answer from inside. */
+  readonly hostAddresses: readonly string[]
+}
+
+/** The engine's own network, by which a relay reaches the host. */
+export interface OuterNetwork {
+  /** Where the host listens. */
+  readonly listenHost: string
+  /** How a relay calls that place. */
+  readonly relayHost: string
+}
+
+const REMOVAL_PATIENCE_MS = 15_000
+const RETRY_MS = 100
+
+/** Makes it. Its name may be taken twice over: engines number networks, so look for it by its label. */
+export async function createNetwork(
+  docker: Docker,
+  facts: EngineFacts,
+  options: { readonly name: string; readonly labels: Readonly<Record<string, string>> },
+): Promise<SandboxNetwork> {
+  const network = await docker.createNetwork({
+    Name: options.name,
+    Driver: 'bridge',
+    CheckDuplicate: true,
+    Internal: true,
+    EnableIPv6: false,
+    Attachable: false,
+    Labels: { ...options.labels },
+    Options:
+      facts.major >= 28
+        ? { 'com.docker.network.bridge.gateway_mode_ipv4': 'isolated' }
+        : // Before that the engine ignores the mode. Without an address of the host on the bridge, nobody there can speak to the host.
+          { 'com.docker.network.bridge.inhibit_ipv4': 'true' },
+  })
+  const found = (await network.inspect()) as NetworkReply
+  const { Subnet: subnet, Gateway: gateway } = found.IPAM?.Config?.find(({ Subnet }) => Subnet?.includes('.') === true) ?? {}
+  if (found.Internal !== true || found.EnableIPv6 === true || subnet === undefined) throw new Error('the engine did not make the network as it was told')
+  const outer = await outerAddress(docker)
+  return {
+    id: network.id,
+    name: options.name,
+    subnet,
+    hostAddresses: [...new Set([...withFirst(subnet, gateway), ...(outer === undefined ? [] : [outer]), ...ownAddresses()])],
+  }
+}
+
+/** Where the host and a relay meet. */
+export async function findOuterNetwork(docker: Docker, facts: EngineFacts): Promise<OuterNetwork> {
+  const address = await outerAddress(docker)
+  if (process.platform === 'linux' && address !== undefined && !/desktop/i.test(facts.system)) return { listenHost: address, relayHost: address }
+  // The engine runs in a virtual machine, which carries this name to the host's loopback.
+  return { listenHost: '127.0.0.1', relayHost: 'host.docker.internal' }
+}
+
+/** Waits for endpoints that are still being taken away. */
+export async function removeNetwork(docker: Docker, id: string): Promise<void> {
+  const untilMs = performance.now() + REMOVAL_PATIENCE_MS
+  for (;;) {
+    try {
+      await docker.getNetwork(id).remove()
+      return
+    } catch (error) {
+      if (statusOf(error) === 404) return
+      if (performance.now() > untilMs) throw error
+    }
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS).unref())
+  }
+}
+
+async function outerAddress(docker: Docker): Promise<string | undefined> {
+  const found = (await docker.getNetwork('bridge').inspect().catch(() => undefined)) as NetworkReply | undefined
+  return found?.IPAM?.Config?.find(({ Gateway }) => Gateway?.includes('.') === true)?.Gateway
+}
+
+/** Besides what the engine calls the gateway, the first address: engines have put themselves there without saying so. */
+function withFirst(subnet: string, gateway: string | undefined): readonly string[] {
+  const base = subnet.split('/', 1)[0] ?? ''
+  const first = base.replace(/\d+$/, (last) => String(Number(last) + 1))
+  // A gateway in CIDR notation was seen, too.
+  return [first, ...(gateway === undefined || gateway === '' ? [] : [gateway.split('/', 1)[0] ?? gateway])]
+}
+
+/** This machine's, as far as this process sees them. */
+function ownAddresses(): readonly string[] {
+  return Object.values(os.networkInterfaces())
+    .flat()
+    .filter((each) => each?.internal === false && each.scopeid !== undefined ? each.scopeid === 0 : each?.internal === false)
+    .map((each) => each?.address ?? '')
+    .filter((address) => address !== '')
+}
+
+interface NetworkReply {
+  readonly Internal?: boolean
+  readonly EnableIPv6?: boolean
+  readonly IPAM?: { readonly Config?: readonly { readonly Subnet?: string; readonly Gateway?: string }[] | null }
+}
