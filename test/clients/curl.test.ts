@@ -19,6 +19,7 @@ describeWith('curl', 'curl', () => {
   test('-x: a refusal shows its reason with -v', async () => {
     const run = await clients.run(example('curl-refused', clients.denied))
     expect(run.outcomes).toEqual(['host_not_allowed'])
+    expect(run.stderr).toContain('CONNECT tunnel failed, response 403')
     expect(run.stderr).toContain('403 Host Not Allowed')
     expect(run.stderr).toContain('x-deny-reason: host_not_allowed')
     expect(run.code).toBe(56)

@@ -103,6 +103,7 @@ describe('npm and a registry on this machine', () => {
     expect(new Set(run.outcomes)).toEqual(new Set(['allow']))
     const refused = await clients.run({ argv: argv(urlOf(clients.denied, scheme)), env })
     expect(refused.code).not.toBe(0)
+    expect(refused.stderr).toContain('E403')
     expect(refused.stderr).toContain('403 Host Not Allowed')
     expect(refused.stderr).toContain('- host_not_allowed')
     expect(new Set(refused.outcomes)).toEqual(new Set(['host_not_allowed']))
