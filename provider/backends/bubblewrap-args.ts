@@ -87,12 +87,12 @@ function readOnly(hostPath: string, path: string): string[] {
 }
 
 /**
- * A shell that takes the limits on and gives way to what follows; it ends with 125 when it can't. Shells differ in the letter for processes.
+ * A shell that takes the limit on and gives way to what follows. Shells differ in the letter for processes; one that can't set it ends with 125, unless
+ * the limit that it has is lower.
  */
-function underLimits({ tasks, dataKb }: ResourceLimits): string[] {
-  const steps = [
-    ...(tasks === undefined ? [] : [`ulimit -u ${tasks} 2>/dev/null || ulimit -p ${tasks} || exit 125`]),
-    ...(dataKb === undefined ? [] : [`ulimit -d ${dataKb} || exit 125`]),
-  ]
-  return steps.length === 0 ? [] : ['/bin/sh', '-c', [...steps, 'exec "$@"'].join('\n'), 'sallyport']
+function underLimits({ tasks }: ResourceLimits): string[] {
+  if (tasks === undefined) return []
+  const set = `ulimit -u ${tasks} 2>/dev/null || ulimit -p ${tasks} 2>/dev/null`
+  const isLower = `[ "$(ulimit -H -u 2>/dev/null || ulimit -H -p)" -le ${tasks} ]`
+  return ['/bin/sh', '-c', `${set} || ${isLower} || exit 125\nexec "$@"`, 'sallyport']
 }

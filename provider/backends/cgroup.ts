@@ -185,7 +185,7 @@ function findVersion1(
 /** Where the group `own` is seen from here. Paths of a container's own part begin at that part's root. */
 function folderOf({ mountPoint, root }: Hierarchy, own: string): string {
   const relative = root !== '/' && (own === root || own.startsWith(`${root}/`)) ? own.slice(root.length) : own
-  return path.join(mountPoint, relative)
+  return path.resolve(path.join(mountPoint, relative))
 }
 
 function isInside(folder: string, mountPoint: string): boolean {

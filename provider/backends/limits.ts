@@ -1,4 +1,7 @@
-/** How a sandbox on this machine is held to its memory and its number of processes: by a control group where one may be made, else by resource limits. */
+/**
+ * How a sandbox on this machine is held to its memory and its number of processes: by a control group where one may be made. Elsewhere processes are
+ * counted by a resource limit, and memory is not limited: a resource limit on memory counts what is reserved, and Node and the like reserve gigabytes.
+ */
 import { SandboxError } from '../sandbox-error.ts'
 import { type CgroupFacts, type CgroupPlace, findCgroupPlace, makeCgroup, removeCgroup } from './cgroup.ts'
 
@@ -11,8 +14,7 @@ export interface LimitRequest {
 /** What enforces limits here. */
 export interface LimitSupport {
   readonly method: 'cgroup-v2' | 'cgroup-v1' | 'prlimit'
-  /** `process`: the limit holds for each process by itself, not for their sum. */
-  readonly memory: 'sandbox' | 'process'
+  readonly memory: boolean
   readonly processes: boolean
   readonly place: CgroupPlace | undefined
 }
@@ -21,8 +23,6 @@ export interface LimitSupport {
 export interface ResourceLimits {
   /** RLIMIT_NPROC. */
   readonly tasks?: number
-  /** RLIMIT_DATA, in KiB. */
-  readonly dataKb?: number
 }
 
 /** Limits of one sandbox, ready to be entered. */
@@ -51,23 +51,25 @@ export const MIN_MEMORY_LIMIT_MB = 96
 /** Looks at the machine. `facts` for tests. */
 export function findLimitSupport(facts?: CgroupFacts, uid = process.getuid?.()): LimitSupport {
   const place = findCgroupPlace(facts)
-  if (place !== undefined) return { method: `cgroup-v${place.version}`, memory: 'sandbox', processes: true, place }
+  if (place !== undefined) return { method: `cgroup-v${place.version}`, memory: true, processes: true, place }
   // The kernel exempts root from RLIMIT_NPROC.
-  return { method: 'prlimit', memory: 'process', processes: uid !== 0, place }
+  return { method: 'prlimit', memory: false, processes: uid !== 0, place }
 }
 
 /** What is left open here, for `capabilities.leftOpen`. */
 export function limitGaps(support: LimitSupport): readonly string[] {
-  if (support.place !== undefined) return []
   return [
-    'memoryLimitMb holds for each process by itself: no control group is writable here',
+    ...(support.memory ? [] : ['memory is not limited, since no control group is writable here']),
     ...(support.processes
       ? []
       : [
-          'the number of processes is not limited: no control group is writable here, and the kernel exempts root from resource limits',
+          'the number of processes is not limited, since no control group is writable here and the kernel exempts root from resource limits',
         ]),
   ]
 }
+
+const HOW_TO_GET_GROUPS =
+  'no control group is writable here (with systemd, start the host under `systemd-run --user --scope`)'
 
 /**
  * Makes the limits of sandbox `id`.
@@ -83,10 +85,10 @@ export async function openLimits(support: LimitSupport, id: string, request: Lim
     throw notSupported(`memoryLimitMb must be ${MIN_MEMORY_LIMIT_MB} or more: the sandbox's worker is counted too`)
   if (maxProcesses !== undefined && !(Number.isInteger(maxProcesses) && maxProcesses >= 1 && maxProcesses <= 2 ** 22))
     throw notSupported('maxProcesses must be a whole number, 1 or more')
+  if (memoryLimitMb !== undefined && !support.memory)
+    throw notSupported(`memoryLimitMb can not be enforced: ${HOW_TO_GET_GROUPS}`)
   if (maxProcesses !== undefined && !support.processes)
-    throw notSupported(
-      'maxProcesses can not be enforced here: run as another user than root, or where control groups may be made',
-    )
+    throw notSupported(`maxProcesses can not be enforced for root: ${HOW_TO_GET_GROUPS}`)
   const tasks = (maxProcesses ?? DEFAULT_MAX_PROCESSES) + OWN_TASKS
 
   if (support.place === undefined) {
@@ -94,11 +96,7 @@ export async function openLimits(support: LimitSupport, id: string, request: Lim
       method: support.method,
       joinFiles: [],
       folders: [],
-      resourceLimits: {
-        ...(support.processes ? { tasks } : {}),
-        // Data and not address space, of which V8 reserves gigabytes that it never touches.
-        ...(memoryLimitMb === undefined ? {} : { dataKb: Math.floor(memoryLimitMb * 1024) }),
-      },
+      resourceLimits: support.processes ? { tasks } : {},
       close: () => Promise.resolve(),
     }
   }

@@ -72,7 +72,7 @@ function capabilitiesOf(limits: LimitSupport): SandboxCapabilities {
     streaming: true,
     spawn: true,
     runtimeEgressChange: true,
-    memoryLimit: true,
+    memoryLimit: limits.memory,
     processLimit: limits.processes,
     timeToLive: true,
     attach: true,

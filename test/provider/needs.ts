@@ -1,0 +1,46 @@
+/** What a machine must have for the tests of sandboxes. What is missing skips them with the reason; in CI, which installs it, it is a failure. */
+import { spawnSync } from 'node:child_process'
+import { describe, test } from 'vitest'
+
+interface Need {
+  /** Ends with 0 where it is there. */
+  readonly probe: readonly [string, ...string[]]
+  readonly reason: string
+}
+
+const NEEDS = {
+  bubblewrap: {
+    probe: ['bwrap', '--unshare-user', '--unshare-net', '--ro-bind', '/', '/', 'true'],
+    reason: 'bubblewrap does not work here (Debian: bubblewrap)',
+  },
+  gcc: { probe: ['gcc', '--version'], reason: 'there is no C compiler (Debian: gcc, libc6-dev)' },
+  root: {
+    probe: ['sh', '-c', 'test "$(id -u)" = 0'],
+    reason: 'only root can make network namespaces and become another user',
+  },
+  namespaces: {
+    probe: ['sh', '-c', 'unshare --net ip link show lo && nsenter --version && setpriv --version'],
+    reason: 'unshare, nsenter, setpriv or ip is missing (Debian: util-linux, iproute2)',
+  },
+  socat: { probe: ['socat', '-V'], reason: 'socat is not installed (Debian: socat)' },
+  ripgrep: { probe: ['rg', '--version'], reason: 'ripgrep is not installed (Debian: ripgrep)' },
+} satisfies Record<string, Need>
+
+/** A `describe` for tests that need all of `needs`. */
+export function describeNeeding(needs: readonly (keyof typeof NEEDS)[], name: string, body: () => void): void {
+  const missing = needs
+    .map((need) => NEEDS[need])
+    .find(({ probe: [file, ...args] }) => spawnSync(file, args, { stdio: 'ignore' }).status !== 0)
+  if (missing === undefined) {
+    describe(name, body)
+    return
+  }
+  if (process.env['CI'] === 'true') {
+    test(name, () => {
+      throw new Error(missing.reason)
+    })
+    return
+  }
+  console.log(`skipped: ${name}: ${missing.reason}`)
+  describe.skip(`${name} (${missing.reason})`, body)
+}
