@@ -12,12 +12,12 @@ import {
   type Deny,
   type Layers,
   type NetworkRules,
-  parseAuthority,
   type Permit,
 } from '../policies/index.ts'
 import type { AuditLog } from './audit/record.ts'
 import { outcomeEntry } from './audit/entry.ts'
 import type { Resolver } from './egress/resolver.ts'
+import type { KnownDestinations } from './known-destinations.ts'
 import type { Reason } from './reasons.ts'
 import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Progress, Refusal } from './request.ts'
 import type { Identified } from './tokens/identify.ts'
@@ -26,6 +26,7 @@ import type { LimitCounters } from './tunnels/limits.ts'
 
 /** What the way of a connection needs of the gateway around it. */
 export interface Gate {
+  readonly destinations: KnownDestinations
   /** Why nothing new is let out at the moment, such as `draining`; `undefined` in the ordinary case. */
   readonly closedFor: () => Reason | undefined
   readonly identify: (credentials: Credentials, client: ClientInfo) => Identified | Promise<Identified>
@@ -42,7 +43,9 @@ export interface Gate {
 }
 
 /** What a dial gave: a `T` that holds the open socket; or why not. */
-export type Dialled<T> = ({ readonly ok: true; readonly address: string } & T) | { readonly ok: false; readonly reason: Reason; readonly connectMs?: number }
+export type Dialled<T> =
+  | ({ readonly ok: true; readonly address: string } & T)
+  | { readonly ok: false; readonly reason: Reason; readonly connectMs?: number }
 
 /** An open way out, already written down. */
 export type Opened<T> = Authorized & { readonly upstream: T }
@@ -82,7 +85,7 @@ export async function recordRefusal(gate: Gate, request: ConnectionRequest, refu
 }
 
 async function decideConnection(gate: Gate, request: ConnectionRequest): Promise<Authorized | Refusal> {
-  const target = parseAuthority(request.target)
+  const target = gate.destinations.read(request.target)
   if (!target.ok) return { ok: false, reason: 'target_malformed', detail: target.fault.message }
   const destination = target.value
 
@@ -108,7 +111,17 @@ async function decideConnection(gate: Gate, request: ConnectionRequest): Promise
     if ('reason' in found) return { ...sofar, ...found.progress, ok: false, reason: found.reason }
     kept = true
     const { permit, ...verdict } = found.allow
-    return { ...sofar, ...found.progress, ok: true, destination, identity, verdict, permit, place, expiresAtMs: who.tunnelExpiresAtMs }
+    return {
+      ...sofar,
+      ...found.progress,
+      ok: true,
+      destination,
+      identity,
+      verdict,
+      permit,
+      place,
+      expiresAtMs: who.tunnelExpiresAtMs,
+    }
   } finally {
     if (!kept) place.release()
   }
@@ -121,7 +134,8 @@ async function judgeAddresses(
   destination: Destination,
   network: NetworkRules,
 ): Promise<{ allow: Allow; progress: Progress } | { reason: Reason; progress: Progress }> {
-  if (destination.kind === 'address') return judged(decideAddresses(layers, destination, [destination.address], network), {})
+  if (destination.kind === 'address')
+    return judged(decideAddresses(layers, destination, [destination.address], network), {})
   const resolver = gate.resolver()
   if (!resolver) return judged(decideUnresolved(layers, destination, network), {})
   const resolved = await resolver.resolve(destination.host)

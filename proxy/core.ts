@@ -17,6 +17,7 @@ import { authorize, type Gate } from './connection.ts'
 import { Deadlines } from './deadlines.ts'
 import { createForwarder } from './dialects/forward.ts'
 import { createWayOut } from './egress/way-out.ts'
+import { KnownDestinations } from './known-destinations.ts'
 import { type MachineSets, readMachineSets } from './policy/machine-sets.ts'
 import { createPolicySource, type PolicySource } from './policy/policy-source.ts'
 import type { Side } from './relay/side.ts'
@@ -168,6 +169,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   let draining = false
   const closedIdentities = new WeakSet<Identity>()
   const gate: Gate = {
+    destinations: new KnownDestinations(),
     closedFor: () => {
       if (draining) return 'draining'
       return settings().audit.onFailure === 'deny' && !audit.isWritable() ? 'audit_unavailable' : undefined

@@ -34,6 +34,7 @@ export function formatEntry(entry: LogEntry, seq: number, timeMs: number, quoted
   else line += text('policy_version', entry.policy_version)
   line += formatCaller(entry)
   if (entry.kind === 'decision') line += formatOutcome(entry)
+  else if (entry.kind === 'auth') line += text('client', entry.client)
   else if (entry.kind === 'close') line += formatClose(entry)
   else if (entry.kind === 'admin') line += formatAdmin(entry)
   return line

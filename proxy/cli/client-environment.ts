@@ -72,7 +72,7 @@ export function clientVariables(settings: ClientSettings): Variables {
     ...(token === undefined
       ? {}
       : { GIT_CONFIG_COUNT: '1', GIT_CONFIG_KEY_0: 'http.proxyAuthMethod', GIT_CONFIG_VALUE_0: 'basic' }),
-    GIT_SSH_COMMAND: `ssh -o ProxyCommand='bash -c "$SALLYPORT_SSH_CONNECT" %h %p'`,
+    GIT_SSH_COMMAND: `ssh -o ProxyCommand='bash --norc -c "$SALLYPORT_SSH_CONNECT" %h %p'`,
     SALLYPORT_SSH_CONNECT: sshConnect(host, port),
     SALLYPORT_PROXY: `${settings.proxy.protocol}//${hostname}:${port}`,
     ...credentials,

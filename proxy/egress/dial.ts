@@ -83,6 +83,7 @@ export function dialOperatorProxy<S extends AttachableSide>(
 
 /** IPv6 and IPv4 in turn, IPv6 first, each in the order in which they were answered. */
 export function interleaveFamilies(addresses: readonly IpAddress[]): readonly IpAddress[] {
+  if (addresses.length < 2) return addresses
   const six = addresses.filter((address) => address.family === 6)
   const four = addresses.filter((address) => address.family === 4)
   const longer = Math.max(six.length, four.length)

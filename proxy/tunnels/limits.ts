@@ -85,8 +85,8 @@ export class LimitCounters {
   admit(identity: Identity): Admission {
     const { tunnels, perSandbox, perTenant } = this.#limits
     if (this.#tunnels >= tunnels) return { ok: false, reason: 'gateway_busy', retryAfterSeconds: 1 }
-    const sandbox = this.#counter(sandboxKey(identity))
-    const tenant = identity.tenant === undefined ? undefined : this.#counter(tenantKey(identity))
+    const sandbox = this.#counter(keysOf(identity).sandbox)
+    const tenant = identity.tenant === undefined ? undefined : this.#counter(keysOf(identity).tenant)
     const refused = this.#refusal(sandbox, perSandbox) ?? (tenant && this.#refusal(tenant, perTenant))
     if (refused) return refused
     const counters = tenant ? [sandbox, tenant] : [sandbox]
@@ -100,17 +100,22 @@ export class LimitCounters {
 
   /** What the sandbox of `identity` uses now. */
   usageOf(identity: Identity): Usage {
-    const counter = this.#counters.get(sandboxKey(identity))
+    const counter = this.#counters.get(keysOf(identity).sandbox)
     return { tunnels: counter?.tunnels ?? 0, bytesToday: counter && counter.day === this.#today() ? counter.bytes : 0 }
   }
 
   #refusal(counter: Counter, limits: IdentityLimits): Extract<Admission, { ok: false }> | undefined {
     const { tunnels, newPerSecond } = limits
-    if (tunnels !== undefined && counter.tunnels >= tunnels) return { ok: false, reason: 'tunnel_limit', retryAfterSeconds: 1 }
-    if (this.#overQuota(counter, limits)) return { ok: false, reason: 'byte_quota', retryAfterSeconds: this.#secondsToMidnight() }
+    if (tunnels !== undefined && counter.tunnels >= tunnels)
+      return { ok: false, reason: 'tunnel_limit', retryAfterSeconds: 1 }
+    if (this.#overQuota(counter, limits))
+      return { ok: false, reason: 'byte_quota', retryAfterSeconds: this.#secondsToMidnight() }
     if (newPerSecond === undefined) return undefined
     const nowMs = this.#clock.monotonicMs()
-    counter.allowance = Math.min(newPerSecond, counter.allowance + ((nowMs - counter.refilledAtMs) / 1000) * newPerSecond)
+    counter.allowance = Math.min(
+      newPerSecond,
+      counter.allowance + ((nowMs - counter.refilledAtMs) / 1000) * newPerSecond,
+    )
     counter.refilledAtMs = nowMs
     return counter.allowance < 1 ? { ok: false, reason: 'rate_limit', retryAfterSeconds: 1 } : undefined
   }
@@ -156,7 +161,13 @@ export class LimitCounters {
       return known
     }
     if (this.#counters.size >= MAX_COUNTERS) this.#evict()
-    const fresh: Counter = { tunnels: 0, allowance: Infinity, refilledAtMs: this.#clock.monotonicMs(), bytes: 0, day: this.#today() }
+    const fresh: Counter = {
+      tunnels: 0,
+      allowance: Infinity,
+      refilledAtMs: this.#clock.monotonicMs(),
+      bytes: 0,
+      day: this.#today(),
+    }
     this.#counters.set(key, fresh)
     return fresh
   }
@@ -182,11 +193,21 @@ export class LimitCounters {
   }
 }
 
-/** Issuer and tenant are part of the key: two hosts that name a sandbox alike do not share its limits. A token without a sandbox counts for itself. */
-function sandboxKey(identity: Identity): string {
-  return JSON.stringify(['sandbox', identity.issuer, identity.tenant ?? null, identity.sandbox ?? null, identity.sandbox === undefined ? identity.tokenId : null])
+interface Keys {
+  readonly sandbox: string
+  readonly tenant: string
 }
 
-function tenantKey(identity: Identity): string {
-  return JSON.stringify(['tenant', identity.tenant])
+/** An identity connects again and again; its keys are put together once. */
+const keysOfIdentity = new WeakMap<Identity, Keys>()
+
+/** Issuer and tenant are part of the sandbox's key: two hosts that name a sandbox alike do not share its limits. A token without a sandbox counts for itself. */
+function keysOf(identity: Identity): Keys {
+  const known = keysOfIdentity.get(identity)
+  if (known) return known
+  const { issuer, tenant = null, sandbox, tokenId } = identity
+  const self = sandbox === undefined ? ['token', tokenId] : ['sandbox', sandbox]
+  const keys = { sandbox: JSON.stringify([issuer, tenant, ...self]), tenant: JSON.stringify(['tenant', tenant]) }
+  keysOfIdentity.set(identity, keys)
+  return keys
 }

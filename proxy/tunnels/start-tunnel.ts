@@ -58,7 +58,10 @@ export function startTunnel(context: TunnelContext, { request, opened, client, e
 }
 
 /** Compares the server name of the hello with the host of the request; remembers it for the audit line. */
-function inspectorFor(destination: Destination): { readonly inspect: HelloInspector; readonly serverName: () => string | undefined } {
+function inspectorFor(destination: Destination): {
+  readonly inspect: HelloInspector
+  readonly serverName: () => string | undefined
+} {
   let serverName: string | undefined
   return {
     serverName: () => serverName,

@@ -169,12 +169,12 @@ describeWith('Java', 'Java', () => {
 test('the connection made for ssh', async () => {
   const { host, plainPort } = clients.allowed
   const run = await inPrintedEnvironment(
-    `printf 'GET / HTTP/1.0\\r\\n\\r\\n' | bash -c "$SALLYPORT_SSH_CONNECT" ${host} ${plainPort}`,
+    `printf 'GET / HTTP/1.0\\r\\n\\r\\n' | bash --norc -c "$SALLYPORT_SSH_CONNECT" ${host} ${plainPort}`,
   )
   expect(run.stdout).toContain(GREETING.plain)
   expect(run.outcomes).toEqual(['allow'])
   const refused = await inPrintedEnvironment(
-    `bash -c "$SALLYPORT_SSH_CONNECT" ${clients.denied.host} ${clients.denied.plainPort} </dev/null`,
+    `bash --norc -c "$SALLYPORT_SSH_CONNECT" ${clients.denied.host} ${clients.denied.plainPort} </dev/null`,
   )
   expect(refused).toMatchObject({ code: 1, outcomes: ['host_not_allowed'] })
   expect(refused.stderr).toContain('403 Host Not Allowed')

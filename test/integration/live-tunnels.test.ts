@@ -163,6 +163,12 @@ describe('a tunnel ends', () => {
   })
 })
 
+test('refused credentials are written down with where they came from', async () => {
+  const gateway = await start()
+  expect(await connectStatus(gateway, 'nonsense')).toBe('407 token_malformed')
+  expect(await gateway.auditLine((line) => line['kind'] === 'auth')).toMatchObject({ reason: 'token_malformed', client: expect.stringMatching(/^127\.0\.0\.1:\d+$/) })
+})
+
 describe('limits', () => {
   test('tunnels of a sandbox, with Retry-After, and a place is given back when one ends', async () => {
     const gateway = await start({ limits: { perSandbox: { tunnels: 2 } } })

@@ -38,7 +38,7 @@ export async function startTestGateway(
   const pair = crypto.generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const jwk = { ...pair.publicKey.export({ format: 'jwk' }), kid: 'test-1', alg: 'ES256', use: 'sig' }
   fs.writeFileSync(path.join(folder, 'jwks.json'), JSON.stringify({ keys: [jwk] }))
-  const secret = crypto.randomBytes(32)
+  const secret = Buffer.from(crypto.randomBytes(32).toString('base64url'))
   fs.writeFileSync(path.join(folder, 'secret'), secret, { mode: 0o600 })
 
   const parse = (over: ConfigInput): Config => {

@@ -171,7 +171,7 @@ describe('the formats', () => {
   test('dotenv quotes what needs it', async () => {
     const { stdout } = await runMain(['env', '--proxy', PROXY, '--bound', '--format', 'dotenv', '--no-notes'])
     expect(stdout).toContain(`\nNO_PROXY='localhost,127.0.0.1,::1'\n`)
-    expect(stdout).toMatch(/^GIT_SSH_COMMAND="ssh -o ProxyCommand='bash -c \\"\\\$SALLYPORT_SSH_CONNECT\\" %h %p'"$/m)
+    expect(stdout).toMatch(/^GIT_SSH_COMMAND="ssh -o ProxyCommand='bash --norc -c \\"\\\$SALLYPORT_SSH_CONNECT\\" %h %p'"$/m)
   })
 })
 
