@@ -1,11 +1,13 @@
 /** The direction of dependency: policies ← proxy ← provider. `test/architecture.test.ts` plants violations to prove that this is awake. */
-const BUILTIN = '^(node:|assert|async_hooks|buffer|child_process|cluster|crypto|dgram|dns|events|fs|http|http2|https|net|os|path|perf_hooks|process|stream|timers|tls|tty|url|util|v8|vm|worker_threads|zlib)($|/)'
+const BUILTIN =
+  '^(node:|assert|async_hooks|buffer|child_process|cluster|crypto|dgram|dns|events|fs|http|http2|https|net|os|path|perf_hooks|process|stream|timers|tls|tty|url|util|v8|vm|worker_threads|zlib)($|/)'
 
 module.exports = {
   forbidden: [
     {
       name: 'policies-are-pure',
-      comment: 'A decision is a function of its arguments: no sockets, files, clock or randomness, and no other part of the product.',
+      comment:
+        'A decision is a function of its arguments: no sockets, files, clock or randomness, and no other part of the product.',
       severity: 'error',
       from: { path: '^policies/' },
       to: { path: `^(proxy|provider|deploy|test|scripts|bench)/|${BUILTIN}` },
@@ -14,16 +16,29 @@ module.exports = {
       name: 'policies-few-libraries',
       severity: 'error',
       from: { path: '^policies/' },
-      to: { dependencyTypes: ['npm', 'npm-dev', 'npm-optional'], pathNot: 'node_modules/(zod|tr46|tldts-icann|tldts-core)/' },
+      to: {
+        dependencyTypes: ['npm', 'npm-dev', 'npm-optional'],
+        pathNot: 'node_modules/(zod|tr46|tldts-icann|tldts-core)/',
+      },
     },
-    { name: 'proxy-knows-no-provider', severity: 'error', from: { path: '^proxy/' }, to: { path: '^(provider|deploy|test|scripts|bench)/' } },
+    {
+      name: 'proxy-knows-no-provider',
+      severity: 'error',
+      from: { path: '^proxy/' },
+      to: { path: '^(provider|deploy|test|scripts|bench)/' },
+    },
     {
       name: 'provider-by-the-front-door',
       severity: 'error',
       from: { path: '^provider/' },
       to: { path: '^proxy/', pathNot: '^proxy/index\\.ts$' },
     },
-    { name: 'no-circle', severity: 'error', from: {}, to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } } },
+    {
+      name: 'no-circle',
+      severity: 'error',
+      from: {},
+      to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } },
+    },
     {
       name: 'no-development-library-in-the-product',
       severity: 'error',

@@ -7,10 +7,15 @@ export default tseslint.config(
   js.configs.recommended,
   ...tseslint.configs.strictTypeChecked,
   {
-    languageOptions: { parserOptions: { projectService: { allowDefaultProject: ['eslint.config.js', '.dependency-cruiser.js'] } } },
+    languageOptions: {
+      parserOptions: { projectService: { allowDefaultProject: ['eslint.config.js', '.dependency-cruiser.js'] } },
+    },
     rules: {
       '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true }],
-      '@typescript-eslint/no-confusing-void-expression': ['error', { ignoreArrowShorthand: true, ignoreVoidOperator: true }],
+      '@typescript-eslint/no-confusing-void-expression': [
+        'error',
+        { ignoreArrowShorthand: true, ignoreVoidOperator: true },
+      ],
       '@typescript-eslint/no-unused-vars': ['error', { argsIgnorePattern: '^_', ignoreRestSiblings: true }],
       '@typescript-eslint/only-throw-error': 'error',
       'no-control-regex': 'off',
@@ -20,7 +25,14 @@ export default tseslint.config(
     files: ['policies/**/*.ts', 'proxy/**/*.ts', 'provider/**/*.ts'],
     plugins: { jsdoc },
     rules: {
-      'jsdoc/require-jsdoc': ['error', { publicOnly: true, require: { ClassDeclaration: true, FunctionDeclaration: true }, contexts: ['TSInterfaceDeclaration', 'TSTypeAliasDeclaration'] }],
+      'jsdoc/require-jsdoc': [
+        'error',
+        {
+          publicOnly: true,
+          require: { ClassDeclaration: true, FunctionDeclaration: true },
+          contexts: ['TSInterfaceDeclaration', 'TSTypeAliasDeclaration'],
+        },
+      ],
       'no-console': 'error',
     },
   },

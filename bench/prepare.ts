@@ -13,9 +13,15 @@ export interface BenchSetUp {
 }
 
 /** `entries` is the length of the allowlist in each token; the one that matches is the last. */
-export async function prepareBench(folder: string, options: { readonly port: number; readonly tokens: number; readonly entries: number }): Promise<BenchSetUp> {
+export async function prepareBench(
+  folder: string,
+  options: { readonly port: number; readonly tokens: number; readonly entries: number },
+): Promise<BenchSetUp> {
   const { privateKey, publicKey } = crypto.generateKeyPairSync('ec', { namedCurve: 'P-256' })
-  fs.writeFileSync(path.join(folder, 'jwks.json'), JSON.stringify({ keys: [{ ...publicKey.export({ format: 'jwk' }), kid: 'bench', alg: 'ES256', use: 'sig' }] }))
+  fs.writeFileSync(
+    path.join(folder, 'jwks.json'),
+    JSON.stringify({ keys: [{ ...publicKey.export({ format: 'jwk' }), kid: 'bench', alg: 'ES256', use: 'sig' }] }),
+  )
   const filler = Array.from({ length: options.entries - 1 }, (_none, i) => `host-${i}.example.test`)
   const now = Math.floor(Date.now() / 1000)
   const lines: string[] = []
@@ -30,7 +36,9 @@ export async function prepareBench(folder: string, options: { readonly port: num
       tenant: 'bench',
       egress: { kind: 'static', allowedHosts: [...filler, '127.0.0.0/8:*'] },
     }
-    lines.push(`Bearer ${await new SignJWT(claims).setProtectedHeader({ alg: 'ES256', kid: 'bench', typ: 'egress+jwt' }).sign(privateKey)}`)
+    lines.push(
+      `Bearer ${await new SignJWT(claims).setProtectedHeader({ alg: 'ES256', kid: 'bench', typ: 'egress+jwt' }).sign(privateKey)}`,
+    )
   }
   const tokens = path.join(folder, 'tokens.txt')
   fs.writeFileSync(tokens, `${lines.join('\n')}\n`)

@@ -29,14 +29,31 @@ if (!fs.existsSync(path.join(kit, 'compare.sh'))) {
 }
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-bench-'))
 try {
-  const { config, tokens } = await prepareBench(folder, { port: PORT, tokens: Number(values.tokens), entries: Number(values.entries) })
+  const { config, tokens } = await prepareBench(folder, {
+    port: PORT,
+    tokens: Number(values.tokens),
+    entries: Number(values.entries),
+  })
   const profile = values.profile === undefined ? '' : `--cpu-prof --cpu-prof-dir=${path.resolve(values.profile)} `
   const out = path.join(folder, 'results.jsonl')
-  const args = ['--name', 'sallyport', '--port', String(PORT), '--cmd', `${process.execPath} ${profile}${path.join(ROOT, 'bench/gateway.ts')} ${config}`]
+  const args = [
+    '--name',
+    'sallyport',
+    '--port',
+    String(PORT),
+    '--cmd',
+    `${process.execPath} ${profile}${path.join(ROOT, 'bench/gateway.ts')} ${config}`,
+  ]
   args.push('--auth', tokens, '--rounds', values.rounds, '--modes', values.modes, '--peers', values.peers, '--out', out)
   const run = spawnSync(path.join(kit, 'compare.sh'), args, { stdio: ['ignore', 'ignore', 'inherit'] })
   if (run.status !== 0) process.exitCode = 1
-  printTable(fs.readFileSync(out, 'utf8').trim().split('\n').map((line) => JSON.parse(line) as Row))
+  printTable(
+    fs
+      .readFileSync(out, 'utf8')
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Row),
+  )
 } finally {
   fs.rmSync(folder, { recursive: true, force: true })
 }
@@ -53,11 +70,18 @@ function printTable(rows: readonly Row[]): void {
     ['idle', 'rss_bytes_per_tunnel', 'bytes an idle tunnel'],
     ['mixed', 'connect_us', 'µs to CONNECT beside bulk, median'],
   ]
-  const names = [...new Set(rows.map((row) => String(row['label'])))].filter((name) => name !== 'bulk' && name !== 'mixed')
+  const names = [...new Set(rows.map((row) => String(row['label'])))].filter(
+    (name) => name !== 'bulk' && name !== 'mixed',
+  )
   console.log(['figure', ...names].join('\t'))
   for (const [mode, field, title] of figures) {
-    const cells = names.map((name) => median(rows.filter((row) => row['m'] === mode && row['label'] === name).map((row) => Number(valueOf(row, field)))))
-    if (cells.some((cell) => !Number.isNaN(cell))) console.log([title, ...cells.map((cell) => (Number.isNaN(cell) ? '-' : cell.toFixed(0)))].join('\t'))
+    const cells = names.map((name) =>
+      median(
+        rows.filter((row) => row['m'] === mode && row['label'] === name).map((row) => Number(valueOf(row, field))),
+      ),
+    )
+    if (cells.some((cell) => !Number.isNaN(cell)))
+      console.log([title, ...cells.map((cell) => (Number.isNaN(cell) ? '-' : cell.toFixed(0)))].join('\t'))
   }
 }
 

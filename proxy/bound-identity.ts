@@ -17,5 +17,15 @@ export interface BoundIdentity {
 export function identityOf({ sandbox, tenant, expiresAtMs = Infinity }: BoundIdentity, nowMs: number): Identity {
   const tokenId = `bound:${randomUUID()}`
   const claim = { kind: 'named', name: tokenId } as const
-  return { tokenId, issuer: BOUND_ISSUER, keyId: undefined, sandbox, tenant, issuedAtMs: nowMs, expiresAtMs, claim, binding: undefined }
+  return {
+    tokenId,
+    issuer: BOUND_ISSUER,
+    keyId: undefined,
+    sandbox,
+    tenant,
+    issuedAtMs: nowMs,
+    expiresAtMs,
+    claim,
+    binding: undefined,
+  }
 }

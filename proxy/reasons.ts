@@ -15,16 +15,27 @@ interface ReasonRow {
   readonly advice: string
 }
 
-const POLICY = 'This is a policy decision of the network gateway, not a fault of the network or of the host. Do not retry and do not try another way round; ask the operator to allow the destination if the task needs it.'
-const CREDENTIALS = 'The gateway did not accept the proxy credentials. Retrying with the same credentials will not help; obtain a fresh token from the host that started this sandbox.'
-const REQUEST = 'The gateway could not read this as a proxy request. Retrying the same request will not help; correct it.'
-const LIMIT = 'A limit of this sandbox or tenant was reached. Wait as Retry-After says before trying again, and use fewer connections.'
+const POLICY =
+  'This is a policy decision of the network gateway, not a fault of the network or of the host. Do not retry and do not try another way round; ask the operator to allow the destination if the task needs it.'
+const CREDENTIALS =
+  'The gateway did not accept the proxy credentials. Retrying with the same credentials will not help; obtain a fresh token from the host that started this sandbox.'
+const REQUEST =
+  'The gateway could not read this as a proxy request. Retrying the same request will not help; correct it.'
+const LIMIT =
+  'A limit of this sandbox or tenant was reached. Wait as Retry-After says before trying again, and use fewer connections.'
 const DNS = 'Policy allows this destination, but its name could not be resolved. Check the spelling of the host name.'
-const CONNECT = 'Policy allows this destination, but the gateway could not connect to it. The host may be down; trying later may help.'
-const GATEWAY = 'The gateway cannot serve the request at the moment and refuses rather than let it through unchecked. Trying later may help.'
+const CONNECT =
+  'Policy allows this destination, but the gateway could not connect to it. The host may be down; trying later may help.'
+const GATEWAY =
+  'The gateway cannot serve the request at the moment and refuses rather than let it through unchecked. Trying later may help.'
 
 const REASONS = {
-  token_missing: row(407, 'http_request_denied', 2, 'The gateway needs proxy credentials: send the token in Proxy-Authorization, or as the password of the proxy URL.'),
+  token_missing: row(
+    407,
+    'http_request_denied',
+    2,
+    'The gateway needs proxy credentials: send the token in Proxy-Authorization, or as the password of the proxy URL.',
+  ),
   token_malformed: row(407, 'http_request_denied', 2, CREDENTIALS),
   token_signature_invalid: row(407, 'http_request_denied', 2, CREDENTIALS),
   token_issuer_unknown: row(407, 'http_request_denied', 2, CREDENTIALS),
@@ -41,9 +52,24 @@ const REASONS = {
   address_prohibited: row(403, 'destination_ip_prohibited', 2, POLICY),
   target_malformed: row(400, 'http_request_error', 1, REQUEST),
   request_malformed: row(400, 'http_request_error', 1, REQUEST),
-  method_not_allowed: row(405, 'http_request_error', 7, 'The gateway does not serve this method. Use CONNECT for https, or an absolute http:// URL with an ordinary method.'),
-  scheme_not_supported: row(501, 'http_request_error', 7, 'The gateway serves only http:// in absolute form. For https use CONNECT: set the proxy as an https proxy of the client.'),
-  head_too_large: row(431, 'http_request_error', 1, 'The head of the request is larger than 32 KiB. Send fewer or shorter headers.'),
+  method_not_allowed: row(
+    405,
+    'http_request_error',
+    7,
+    'The gateway does not serve this method. Use CONNECT for https, or an absolute http:// URL with an ordinary method.',
+  ),
+  scheme_not_supported: row(
+    501,
+    'http_request_error',
+    7,
+    'The gateway serves only http:// in absolute form. For https use CONNECT: set the proxy as an https proxy of the client.',
+  ),
+  head_too_large: row(
+    431,
+    'http_request_error',
+    1,
+    'The head of the request is larger than 32 KiB. Send fewer or shorter headers.',
+  ),
   tunnel_limit: row(429, 'connection_limit_reached', 1, LIMIT),
   rate_limit: row(429, 'connection_limit_reached', 1, LIMIT),
   byte_quota: row(429, 'connection_limit_reached', 1, LIMIT),

@@ -34,19 +34,29 @@ export type MachineSetEntries = Readonly<Record<string, readonly string[]>>
 export function compileRuleset(config: Config, machineSets: MachineSetEntries, own: readonly OwnListener[]): Ruleset {
   const sets = valueOf('policy.sets', parseSets({ ...machineSets, ...config.policy.sets }))
   const network = valueOf('network', parseNetworkRules(config.network, own))
-  const withoutTls = valueOf('sni.off', compilePolicy({ kind: 'static', allowedHosts: config.sni.off }, { from: 'file', sets }))
+  const withoutTls = valueOf(
+    'sni.off',
+    compilePolicy({ kind: 'static', allowedHosts: config.sni.off }, { from: 'file', sets }),
+  )
   const exempt: Layers = { version: '', layers: [{ name: 'ceiling', mode: 'enforce', policy: withoutTls }] }
   const ports = new Set(config.sni.ports)
   return {
     config,
     network,
     sets,
-    expectsTls: (destination) => ports.has(destination.port) && decideName(exempt, destination, network).effective === 'deny',
+    expectsTls: (destination) =>
+      ports.has(destination.port) && decideName(exempt, destination, network).effective === 'deny',
   }
 }
 
-function valueOf<T>(section: string, checked: { readonly ok: true; readonly value: T } | { readonly ok: false; readonly faults: readonly LocatedFault[] }): T {
+function valueOf<T>(
+  section: string,
+  checked: { readonly ok: true; readonly value: T } | { readonly ok: false; readonly faults: readonly LocatedFault[] },
+): T {
   if (checked.ok) return checked.value
-  const lines = checked.faults.map(({ path, message, hint }) => `${section}.${path}: ${message}${hint === undefined ? '' : ` (did you mean \`${hint}\`?)`}`)
+  const lines = checked.faults.map(
+    ({ path, message, hint }) =>
+      `${section}.${path}: ${message}${hint === undefined ? '' : ` (did you mean \`${hint}\`?)`}`,
+  )
   throw new SallyportError('SALLYPORT_CONFIG_INVALID', lines.join('\n'))
 }

@@ -7,9 +7,13 @@ import path from 'node:path'
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-pack-'))
 try {
   const packed = run('npm', ['pack', '--silent', '--json', '--pack-destination', folder])
-  const [{ filename, files }] = JSON.parse(packed.slice(packed.indexOf('['))) as [{ filename: string; files: { path: string }[] }]
+  const [{ filename, files }] = JSON.parse(packed.slice(packed.indexOf('['))) as [
+    { filename: string; files: { path: string }[] },
+  ]
   const tarball = path.join(folder, filename)
-  const strays = files.map((file) => file.path).filter((file) => /^(test|bench|scripts|\.ci)\/|\.ts$/.test(file) && !file.endsWith('.d.ts'))
+  const strays = files
+    .map((file) => file.path)
+    .filter((file) => /^(test|bench|scripts|\.ci)\/|\.ts$/.test(file) && !file.endsWith('.d.ts'))
   if (strays.length > 0) throw new Error(`the tarball holds what nobody needs: ${strays.join(', ')}`)
   run('publint', ['run', tarball, '--strict'])
   run('attw', [tarball, '--profile', 'esm-only'])
@@ -17,7 +21,11 @@ try {
   // What a stranger gets: install the tarball, import each entry point, run the binary.
   fs.writeFileSync(path.join(folder, 'package.json'), '{"private":true,"type":"module"}')
   run('npm', ['install', '--silent', '--no-audit', '--no-fund', tarball], folder)
-  run('node', ['--input-type=module', '-e', "await import('sallyport/proxy'); await import('sallyport/policies')"], folder)
+  run(
+    'node',
+    ['--input-type=module', '-e', "await import('sallyport/proxy'); await import('sallyport/policies')"],
+    folder,
+  )
   const help = run(path.join(folder, 'node_modules/.bin/sallyport'), ['--help'], folder)
   if (!help.includes('serve')) throw new Error('the installed binary does not print its help')
   console.log(`package: ${files.length} files, types and entry points are right`)
@@ -27,7 +35,11 @@ try {
 
 function run(command: string, args: readonly string[], cwd?: string): string {
   try {
-    return execFileSync(command, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], ...(cwd !== undefined && { cwd }) })
+    return execFileSync(command, args, {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'pipe'],
+      ...(cwd !== undefined && { cwd }),
+    })
   } catch (error) {
     const { stdout = '', stderr = '' } = error as { stdout?: string; stderr?: string }
     throw new Error(`${command} ${args[0] ?? ''} failed\n${stdout}${stderr}`, { cause: error })

@@ -1,5 +1,8 @@
 /** Prints what was skipped and why, what failed, and the closing line of CI. Plain JavaScript: it runs on whatever Node is there. */
 import fs from 'node:fs'
+import console from 'node:console'
+import process from 'node:process'
+import { URL } from 'node:url'
 
 const status = Number(process.argv[2] ?? 0)
 const file = new URL('../test-artefacts/results.json', import.meta.url)
@@ -15,7 +18,9 @@ for (const { name, assertionResults } of results.testResults) {
   }
 }
 const skipped = results.numPendingTests + results.numTodoTests
-let failed = results.numFailedTests + results.testResults.filter((one) => one.status === 'failed' && one.assertionResults.length === 0).length
+let failed =
+  results.numFailedTests +
+  results.testResults.filter((one) => one.status === 'failed' && one.assertionResults.length === 0).length
 if (status !== 0 && failed === 0) {
   console.log('a step outside the tests failed; see above')
   failed = 1

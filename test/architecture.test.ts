@@ -16,9 +16,13 @@ function cruise(files: Record<string, string>) {
     fs.mkdirSync(path.dirname(path.join(folder, name)), { recursive: true })
     fs.writeFileSync(path.join(folder, name), text)
   }
-  for (const name of ['.dependency-cruiser.cjs', 'tsconfig.json', 'package.json']) fs.copyFileSync(path.join(ROOT, name), path.join(folder, name))
+  for (const name of ['.dependency-cruiser.cjs', 'tsconfig.json', 'package.json'])
+    fs.copyFileSync(path.join(ROOT, name), path.join(folder, name))
   fs.symlinkSync(path.join(ROOT, 'node_modules'), path.join(folder, 'node_modules'))
-  const run = spawnSync(process.execPath, [DEPCRUISE, '--config', '.dependency-cruiser.cjs', ...Object.keys(files)], { cwd: folder, encoding: 'utf8' })
+  const run = spawnSync(process.execPath, [DEPCRUISE, '--config', '.dependency-cruiser.cjs', ...Object.keys(files)], {
+    cwd: folder,
+    encoding: 'utf8',
+  })
   return { status: run.status, output: run.stdout + run.stderr }
 }
 
@@ -30,14 +34,38 @@ afterAll(() => fs.rmSync(folder, { recursive: true, force: true }))
 describe('a planted violation is found', () => {
   test.each([
     ['policies-are-pure', { 'policies/a.ts': "import fs from 'node:fs'\nexport const a = fs\n" }],
-    ['policies-are-pure', { 'policies/a.ts': "import { b } from '../proxy/b.ts'\nexport const a = b\n", 'proxy/b.ts': 'export const b = 1\n' }],
+    [
+      'policies-are-pure',
+      {
+        'policies/a.ts': "import { b } from '../proxy/b.ts'\nexport const a = b\n",
+        'proxy/b.ts': 'export const b = 1\n',
+      },
+    ],
     ['policies-few-libraries', { 'policies/a.ts': "import { pino } from 'pino'\nexport const a = pino\n" }],
-    ['proxy-knows-no-provider', { 'proxy/a.ts': "import { b } from '../provider/b.ts'\nexport const a = b\n", 'provider/b.ts': 'export const b = 1\n' }],
-    ['provider-by-the-front-door', { 'provider/a.ts': "import { b } from '../proxy/b.ts'\nexport const a = b\n", 'proxy/b.ts': 'export const b = 1\n' }],
-    ['no-circle', { 'proxy/a.ts': "import { b } from './b.ts'\nexport const a = () => b\n", 'proxy/b.ts': "import { a } from './a.ts'\nexport const b = () => a\n" }],
+    [
+      'proxy-knows-no-provider',
+      {
+        'proxy/a.ts': "import { b } from '../provider/b.ts'\nexport const a = b\n",
+        'provider/b.ts': 'export const b = 1\n',
+      },
+    ],
+    [
+      'provider-by-the-front-door',
+      {
+        'provider/a.ts': "import { b } from '../proxy/b.ts'\nexport const a = b\n",
+        'proxy/b.ts': 'export const b = 1\n',
+      },
+    ],
+    [
+      'no-circle',
+      {
+        'proxy/a.ts': "import { b } from './b.ts'\nexport const a = () => b\n",
+        'proxy/b.ts': "import { a } from './a.ts'\nexport const b = () => a\n",
+      },
+    ],
     ['no-development-library-in-the-product', { 'proxy/a.ts': "import fc from 'fast-check'\nexport const a = fc\n" }],
   ])('%s', (rule, files) => {
-    const { status, output } = cruise(files as unknown as Record<string, string>)
+    const { status, output } = cruise(files)
     expect(output).toContain(rule)
     expect(status).not.toBe(0)
   })
@@ -54,7 +82,9 @@ describe('a planted violation is found', () => {
 })
 
 test('npm scripts run on the pinned Node', () => {
-  const { devDependencies } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as { devDependencies: Record<string, string> }
+  const { devDependencies } = JSON.parse(fs.readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
+    devDependencies: Record<string, string>
+  }
   expect(process.version).toBe(`v${devDependencies['node'] ?? ''}`)
   const printed = execFileSync('npm', ['exec', '--', 'node', '-p', 'process.version'], { cwd: ROOT, encoding: 'utf8' })
   expect(printed.trim()).toBe(process.version)

@@ -10,11 +10,22 @@ const sections = fs.readFileSync(path.join(ROOT, 'docs/errors.md'), 'utf8').spli
 function rows(title: string): string[][] {
   const section = sections.find((each) => each.startsWith(`${title}\n`)) ?? ''
   const lines = section.split('\n').filter((line) => line.startsWith('| `'))
-  return lines.map((line) => line.split('|').slice(1, -1).map((cell) => cell.trim().replaceAll('`', '')))
+  return lines.map((line) =>
+    line
+      .split('|')
+      .slice(1, -1)
+      .map((cell) => cell.trim().replaceAll('`', '')),
+  )
 }
 
 test('every reason, with the status, phrase, error and reply that the client gets', () => {
-  const documented = rows('Reasons').map(([reason, status, phrase, proxyStatus, socks]) => [reason, status, phrase, proxyStatus, socks])
+  const documented = rows('Reasons').map(([reason, status, phrase, proxyStatus, socks]) => [
+    reason,
+    status,
+    phrase,
+    proxyStatus,
+    socks,
+  ])
   const real = ALL_REASONS.map((reason) => {
     const { status, proxyStatus, socks } = describeReason(reason)
     return [reason, String(status), reasonPhrase(reason), proxyStatus, String(socks)]
@@ -29,5 +40,9 @@ test('every close reason', () => {
 test('every code', () => {
   const union = fs.readFileSync(path.join(ROOT, 'policies/error.ts'), 'utf8')
   const codes = [...union.matchAll(/\| '(SALLYPORT_[A-Z_]+)'/g)].map(([, code]) => code)
-  expect(rows('Codes').map(([code]) => code).sort()).toEqual(codes.sort())
+  expect(
+    rows('Codes')
+      .map(([code]) => code)
+      .sort(),
+  ).toEqual(codes.sort())
 })

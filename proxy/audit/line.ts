@@ -36,7 +36,7 @@ export function formatEntry(entry: LogEntry, seq: number, timeMs: number, quoted
   if (entry.kind === 'decision') line += formatOutcome(entry)
   else if (entry.kind === 'auth') line += text('client', entry.client)
   else if (entry.kind === 'close') line += formatClose(entry)
-  else if (entry.kind === 'admin') line += formatAdmin(entry)
+  else line += formatAdmin(entry)
   return line
 }
 

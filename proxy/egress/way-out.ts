@@ -33,8 +33,17 @@ export interface WayOut {
 export function createWayOut(config: Config, clock: Clock, onUpstreamFailure: (failure: string) => void): WayOut {
   const { network, timeouts } = config
   const hosts = parseFixedHosts(network.hosts)
-  if (!hosts.ok) throw new SallyportError('SALLYPORT_CONFIG_INVALID', hosts.faults.map((fault) => `network.hosts: ${fault}`).join('\n'))
-  const resolver = createResolver({ servers: network.resolvers, hosts: hosts.value, timeoutMs: timeouts.dnsSeconds * 1000, clock })
+  if (!hosts.ok)
+    throw new SallyportError(
+      'SALLYPORT_CONFIG_INVALID',
+      hosts.faults.map((fault) => `network.hosts: ${fault}`).join('\n'),
+    )
+  const resolver = createResolver({
+    servers: network.resolvers,
+    hosts: hosts.value,
+    timeoutMs: timeouts.dnsSeconds * 1000,
+    clock,
+  })
   const options = { timeoutMs: timeouts.connectSeconds * 1000 }
   if (!network.upstream) {
     return {
@@ -57,7 +66,10 @@ export function createWayOut(config: Config, clock: Clock, onUpstreamFailure: (f
       const outcome = told(await upstream.forward(permit, options))
       if (!outcome.ok || outcome.form.kind === 'origin') return plainOutcome(outcome)
       const { proxyAuthorization } = outcome.form
-      return { ...plainOutcome(outcome), upstreamProxy: proxyAuthorization === undefined ? {} : { authorization: proxyAuthorization } }
+      return {
+        ...plainOutcome(outcome),
+        upstreamProxy: proxyAuthorization === undefined ? {} : { authorization: proxyAuthorization },
+      }
     },
     close: () => resolver.close(),
   }
@@ -94,10 +106,16 @@ function dialledText({ address }: Connected): string {
 function openUpstream(settings: NonNullable<Config['network']['upstream']>, resolver: Resolver): Upstream {
   try {
     const { url, credentialsFile, resolve } = settings
-    const credentials = credentialsFile === undefined ? undefined : fs.readFileSync(credentialsFile, 'utf8').replace(/\r?\n$/, '')
+    const credentials =
+      credentialsFile === undefined ? undefined : fs.readFileSync(credentialsFile, 'utf8').replace(/\r?\n$/, '')
     return createUpstream({ url, resolve, resolver, ...(credentials !== undefined && { credentials }) })
   } catch (error) {
-    if (error instanceof TypeError) throw new SallyportError('SALLYPORT_CONFIG_INVALID', `network.upstream: ${error.message}`)
-    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `network.upstream: can't read \`${settings.credentialsFile ?? ''}\``, { cause: error })
+    if (error instanceof TypeError)
+      throw new SallyportError('SALLYPORT_CONFIG_INVALID', `network.upstream: ${error.message}`)
+    throw new SallyportError(
+      'SALLYPORT_KEY_UNREADABLE',
+      `network.upstream: can't read \`${settings.credentialsFile ?? ''}\``,
+      { cause: error },
+    )
   }
 }

@@ -10,7 +10,10 @@ export async function readMessage<M extends { readonly state: string }>(
   side: Side,
   first: Buffer,
   parse: (bytes: Buffer, seenBytes: number) => M,
-): Promise<{ readonly message: Exclude<M, { readonly state: 'more' }> | { readonly state: 'ended' }; readonly bytes: Buffer }> {
+): Promise<{
+  readonly message: Exclude<M, { readonly state: 'more' }> | { readonly state: 'ended' }
+  readonly bytes: Buffer
+}> {
   let bytes = first
   let seenBytes = 0
   for (;;) {

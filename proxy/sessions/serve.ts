@@ -18,7 +18,8 @@ export async function serveSide(context: SessionContext, side: Side, client: Cli
     if (message.state === 'ended') {
       if (challenges === 0 || bytes.length > 0) return endEarly(context, side, client, bytes, 'http')
       context.heads.stop(side)
-      return side.destroy()
+      side.destroy()
+      return
     }
     switch (message.dialect) {
       case 'connect': {
@@ -31,7 +32,8 @@ export async function serveSide(context: SessionContext, side: Side, client: Cli
       case 'http':
         context.heads.stop(side)
         side.unread(bytes)
-        return context.forward(side.toStream(), client)
+        context.forward(side.toStream(), client)
+        return
       case 'unknown': {
         const refusal = { ok: false, reason: 'request_malformed', detail: 'neither HTTP nor SOCKS5' } as const
         await refuseHttp(context, side, requestOf(context, client, 'http', ''), refusal)

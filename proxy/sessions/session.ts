@@ -45,7 +45,10 @@ export async function endEarly(
   context.heads.stop(side)
   side.destroy()
   if (bytes.length > 0) {
-    await recordRefusal(context.gate, requestOf(context, client, dialect, ''), { ok: false, reason: 'request_malformed' })
+    await recordRefusal(context.gate, requestOf(context, client, dialect, ''), {
+      ok: false,
+      reason: 'request_malformed',
+    })
   } else {
     context.onEmpty()
   }

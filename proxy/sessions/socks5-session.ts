@@ -18,7 +18,12 @@ import { closeAfter, readMessage } from './reading.ts'
 import { endEarly, requestOf, type SessionContext } from './session.ts'
 
 /** Serves a connection whose first byte is that of SOCKS5; resolves when it is a tunnel or ended. */
-export async function serveSocks5(context: SessionContext, side: Side, client: ClientInfo, first: Buffer): Promise<void> {
+export async function serveSocks5(
+  context: SessionContext,
+  side: Side,
+  client: ClientInfo,
+  first: Buffer,
+): Promise<void> {
   const isBound = client.bound !== undefined
 
   const greeting = await next(first, (bytes) => parseGreeting(bytes, isBound))

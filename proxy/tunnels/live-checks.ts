@@ -18,8 +18,7 @@ export async function recheckAll(registry: TunnelRegistry, checks: LiveChecks): 
 
 /** The same for one. A fault while deciding cuts: nothing stays open unchecked. */
 export async function recheck(tunnel: Tunnel, checks: LiveChecks): Promise<void> {
-  if (checks.isRevoked(tunnel.identity)) return tunnel.relay.cut('token_revoked')
-  const reason = await lostPermission(tunnel, checks)
+  const reason = checks.isRevoked(tunnel.identity) ? 'token_revoked' : await lostPermission(tunnel, checks)
   if (reason) tunnel.relay.cut(reason)
 }
 

@@ -25,8 +25,12 @@ beforeAll(async () => {
   port = await freePort()
   const { config, tokens } = await prepareBench(folder, { port, tokens: 1, entries: 5 })
   token = fs.readFileSync(tokens, 'utf8').trim()
-  gateway = spawn(process.execPath, ['bench/gateway.ts', config], { cwd: path.resolve(import.meta.dirname, '../..'), stdio: 'inherit' })
-  for (let tries = 0; tries < 150 && !(await answers()); tries++) await new Promise((resolve) => setTimeout(resolve, 200))
+  gateway = spawn(process.execPath, ['bench/gateway.ts', config], {
+    cwd: path.resolve(import.meta.dirname, '../..'),
+    stdio: 'inherit',
+  })
+  for (let tries = 0; tries < 150 && !(await answers()); tries++)
+    await new Promise((resolve) => setTimeout(resolve, 200))
 })
 
 afterAll(async () => {
@@ -82,13 +86,19 @@ function attack(bytes: Buffer): Promise<void> {
 /** What is nearly right is read further than what is random. */
 function mutant(seed: number): Buffer {
   const models = [
-    Buffer.from(`CONNECT host-1.example.test:443 HTTP/1.1\r\nHost: host-1.example.test:443\r\nProxy-Authorization: ${token}\r\n\r\n`),
-    Buffer.from(`GET http://host-1.example.test/ HTTP/1.1\r\nHost: a\r\nProxy-Authorization: ${token}\r\nContent-Length: 5\r\n\r\nhello`),
+    Buffer.from(
+      `CONNECT host-1.example.test:443 HTTP/1.1\r\nHost: host-1.example.test:443\r\nProxy-Authorization: ${token}\r\n\r\n`,
+    ),
+    Buffer.from(
+      `GET http://host-1.example.test/ HTTP/1.1\r\nHost: a\r\nProxy-Authorization: ${token}\r\nContent-Length: 5\r\n\r\nhello`,
+    ),
     Buffer.concat([Buffer.from([5, 1, 2, 1, 4]), crypto.randomBytes(4), Buffer.from([200]), crypto.randomBytes(200)]),
     clientHello({ names: ['host-1.example.test'] }),
     crypto.randomBytes(1 + (seed % 700)),
     Buffer.from(`CONNECT ${crypto.randomBytes(20).toString('latin1')}:443 HTTP/1.1\r\n\r\n`, 'latin1'),
-    Buffer.from(`POST http://host-1.example.test/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\nProxy-Authorization: ${token.slice(0, -3)}xyz\r\n\r\n`),
+    Buffer.from(
+      `POST http://host-1.example.test/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\nProxy-Authorization: ${token.slice(0, -3)}xyz\r\n\r\n`,
+    ),
   ]
   const bytes = Buffer.from(models[seed % models.length]!)
   for (let i = 0; i < seed % 4; i++) bytes[crypto.randomInt(bytes.length)] = crypto.randomInt(256)

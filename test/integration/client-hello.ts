@@ -28,7 +28,10 @@ export function clientHello(shape: HelloShape): Buffer {
     uint16(extensions.length),
     extensions,
   ])
-  const handshake = Buffer.concat([Buffer.from([1, body.length >> 16, (body.length >> 8) & 255, body.length & 255]), body])
+  const handshake = Buffer.concat([
+    Buffer.from([1, body.length >> 16, (body.length >> 8) & 255, body.length & 255]),
+    body,
+  ])
   const size = shape.recordBytes ?? 16_384
   const records: Buffer[] = []
   for (let at = 0; at < handshake.length; at += size) {
@@ -39,7 +42,9 @@ export function clientHello(shape: HelloShape): Buffer {
 }
 
 function serverNames(names: readonly string[]): Buffer {
-  const list = Buffer.concat(names.map((name) => Buffer.concat([Buffer.from([0]), uint16(name.length), Buffer.from(name, 'latin1')])))
+  const list = Buffer.concat(
+    names.map((name) => Buffer.concat([Buffer.from([0]), uint16(name.length), Buffer.from(name, 'latin1')])),
+  )
   return Buffer.concat([uint16(list.length), list])
 }
 

@@ -24,7 +24,10 @@ afterEach(async () => {
   await Promise.all(gateways.splice(0).map((gateway) => gateway.close()))
 })
 
-const OPEN: ConfigInput = { policy: { ceiling: { kind: 'allow-all' } }, network: { allowPrivate: ['127.66.0.0/24'], hosts: { 'echo.example.test': HOST } } }
+const OPEN: ConfigInput = {
+  policy: { ceiling: { kind: 'allow-all' } },
+  network: { allowPrivate: ['127.66.0.0/24'], hosts: { 'echo.example.test': HOST } },
+}
 
 async function start(document: ConfigInput = {}): Promise<TestGateway> {
   const gateway = await startTestGateway({ ...OPEN, ...document })
@@ -46,7 +49,9 @@ async function openTunnel(gateway: TestGateway, token: string, host = 'echo.exam
 async function connectStatus(gateway: TestGateway, token: string): Promise<string> {
   const client = await WireClient.connect({ port: gateway.port, host: '127.0.0.1' })
   clients.push(client)
-  client.send(`CONNECT echo.example.test:${echo.port} HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer ${token}\r\n\r\n`)
+  client.send(
+    `CONNECT echo.example.test:${echo.port} HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer ${token}\r\n\r\n`,
+  )
   const answer = await client.answer()
   return answer?.status === 200 ? '200' : `${answer?.status ?? 0} ${answer?.headers['x-deny-reason']?.join() ?? ''}`
 }
@@ -83,29 +88,41 @@ describe('a tunnel ends', () => {
     ['its token', (jti: string) => ({ tokenId: jti })],
     ['its sandbox', () => ({ sandbox: 'sbx_doomed' })],
     ['its tenant', () => ({ tenant: 'doomed' })],
-  ])('within a second of the revocation of %s by another process, and the token is dead from then on', async (_what, rule) => {
-    const gateway = await start({ policy: { ceiling: { kind: 'allow-all' }, tenants: { doomed: { kind: 'allow-all' }, other: { kind: 'allow-all' } } } })
-    const token = await gateway.token({ ...EGRESS, jti: 'doomed-1', sub: 'sbx_doomed', tenant: 'doomed' })
-    const client = await openTunnel(gateway, token)
-    const bystander = await openTunnel(gateway, await gateway.token({ ...EGRESS, sub: 'sbx_other', tenant: 'other' }))
-    const state = await openState(path.join(gateway.folder, 'state'))
-    const beforeMs = Date.now()
-    await state.revocations.revoke(rule('doomed-1'))
-    state.close()
-    await client.over(2000)
-    expect(Date.now() - beforeMs).toBeLessThan(1000)
-    expect(await closeReasonOf(gateway)).toBe('token_revoked')
-    expect(await connectStatus(gateway, token)).toBe('407 token_revoked')
-    bystander.send('y')
-    expect((await bystander.take(1)).toString()).toBe('y')
-  })
+  ])(
+    'within a second of the revocation of %s by another process, and the token is dead from then on',
+    async (_what, rule) => {
+      const gateway = await start({
+        policy: {
+          ceiling: { kind: 'allow-all' },
+          tenants: { doomed: { kind: 'allow-all' }, other: { kind: 'allow-all' } },
+        },
+      })
+      const token = await gateway.token({ ...EGRESS, jti: 'doomed-1', sub: 'sbx_doomed', tenant: 'doomed' })
+      const client = await openTunnel(gateway, token)
+      const bystander = await openTunnel(gateway, await gateway.token({ ...EGRESS, sub: 'sbx_other', tenant: 'other' }))
+      const state = await openState(path.join(gateway.folder, 'state'))
+      const beforeMs = Date.now()
+      await state.revocations.revoke(rule('doomed-1'))
+      state.close()
+      await client.over(2000)
+      expect(Date.now() - beforeMs).toBeLessThan(1000)
+      expect(await closeReasonOf(gateway)).toBe('token_revoked')
+      expect(await connectStatus(gateway, token)).toBe('407 token_revoked')
+      bystander.send('y')
+      expect((await bystander.take(1)).toString()).toBe('y')
+    },
+  )
 
   test('when a reload no longer allows it, and others stay', async () => {
-    const gateway = await start({ network: { ...OPEN.network, hosts: { 'echo.example.test': HOST, 'kept.example.test': HOST } } })
+    const gateway = await start({
+      network: { ...OPEN.network, hosts: { 'echo.example.test': HOST, 'kept.example.test': HOST } },
+    })
     const token = await gateway.token(EGRESS)
     const client = await openTunnel(gateway, token)
     const kept = await openTunnel(gateway, token, 'kept.example.test')
-    await gateway.gateway.reload(() => gateway.config({ policy: { ceiling: { kind: 'allow-all' }, deniedHosts: ['echo.example.test'] } }))
+    await gateway.gateway.reload(() =>
+      gateway.config({ policy: { ceiling: { kind: 'allow-all' }, deniedHosts: ['echo.example.test'] } }),
+    )
     await client.over(1000)
     expect(await closeReasonOf(gateway)).toBe('policy_changed')
     kept.send('k')
@@ -126,7 +143,10 @@ describe('a tunnel ends', () => {
     const token = await gateway.token(EGRESS)
     const client = await openTunnel(gateway, token)
     const config = gateway.config({})
-    await gateway.gateway.reload(() => ({ ...config, issuers: config.issuers.filter(({ issuer }) => issuer === 'urn:s') }))
+    await gateway.gateway.reload(() => ({
+      ...config,
+      issuers: config.issuers.filter(({ issuer }) => issuer === 'urn:s'),
+    }))
     await client.over(1000)
     expect(await closeReasonOf(gateway)).toBe('token_revoked')
     expect(await connectStatus(gateway, token)).toBe('407 token_issuer_unknown')
@@ -166,7 +186,10 @@ describe('a tunnel ends', () => {
 test('refused credentials are written down with where they came from', async () => {
   const gateway = await start()
   expect(await connectStatus(gateway, 'nonsense')).toBe('407 token_malformed')
-  expect(await gateway.auditLine((line) => line['kind'] === 'auth')).toMatchObject({ reason: 'token_malformed', client: expect.stringMatching(/^127\.0\.0\.1:\d+$/) })
+  expect(await gateway.auditLine((line) => line['kind'] === 'auth')).toMatchObject({
+    reason: 'token_malformed',
+    client: expect.stringMatching(/^127\.0\.0\.1:\d+$/) as string,
+  })
 })
 
 describe('limits', () => {
@@ -212,7 +235,9 @@ describe('a plain HTTP exchange', () => {
     clients.push(client)
     // The echo never answers with HTTP: the exchange waits until it is cut.
     const token = await gateway.token({ ...EGRESS, jti: 'http-1' })
-    client.send(`GET http://echo.example.test:${echo.port}/ HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer ${token}\r\n\r\n`)
+    client.send(
+      `GET http://echo.example.test:${echo.port}/ HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer ${token}\r\n\r\n`,
+    )
     await gateway.auditLine((line) => line['kind'] === 'decision' && line['dialect'] === 'http')
     const state = await openState(path.join(gateway.folder, 'state'))
     await state.revocations.revoke({ tokenId: 'http-1' })
@@ -239,7 +264,9 @@ describe('bound listeners', () => {
 
     const refused = await WireClient.connect({ path: socket })
     clients.push(refused)
-    refused.send(`CONNECT other.example.test:443 HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer ${await gateway.token(EGRESS)}\r\n\r\n`)
+    refused.send(
+      `CONNECT other.example.test:443 HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer ${await gateway.token(EGRESS)}\r\n\r\n`,
+    )
     expect((await refused.answer())?.headers['x-deny-reason']).toEqual(['host_not_allowed'])
 
     await bound.close()
@@ -260,7 +287,9 @@ describe('bound listeners', () => {
     }
     const { client, status } = await ask()
     expect(status).toBe(200)
-    expect(() => bound.setEgress({ kind: 'static', allowedHosts: ['*'] })).toThrow(expect.objectContaining({ code: 'SALLYPORT_POLICY_INVALID' }))
+    expect(() => bound.setEgress({ kind: 'static', allowedHosts: ['*'] })).toThrow(
+      expect.objectContaining({ code: 'SALLYPORT_POLICY_INVALID' }),
+    )
     expect((await ask()).status).toBe(200)
     bound.setEgress({ kind: 'deny-all' })
     await client.over(1000)
@@ -276,14 +305,19 @@ describe('bound listeners', () => {
     const { port } = bound.address as { port: number }
     const client = await WireClient.connect({ port: gateway.port, host: '127.0.0.1' })
     clients.push(client)
-    client.send(`CONNECT 127.0.0.1:${port} HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer ${await gateway.token(EGRESS)}\r\n\r\n`)
+    client.send(
+      `CONNECT 127.0.0.1:${port} HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer ${await gateway.token(EGRESS)}\r\n\r\n`,
+    )
     expect((await client.answer())?.headers['x-deny-reason']).toEqual(['address_prohibited'])
   })
 
   test('a resolver decides what the sandbox may reach; one that throws refuses', async () => {
     const gateway = await start()
     let answer: () => Promise<string[]> = () => Promise.resolve([`echo.example.test:${echo.port}`])
-    const good = await gateway.gateway.bind({ port: 0, identity: { sandbox: 'sbx_1', egress: { kind: 'resolver', resolve: () => answer() } } })
+    const good = await gateway.gateway.bind({
+      port: 0,
+      identity: { sandbox: 'sbx_1', egress: { kind: 'resolver', resolve: () => answer() } },
+    })
     const ask = async (port: number) => {
       const client = await WireClient.connect({ port, host: '127.0.0.1' })
       clients.push(client)
@@ -293,7 +327,10 @@ describe('bound listeners', () => {
     }
     expect(await ask((good.address as { port: number }).port)).toBe('200')
     answer = () => Promise.reject(new Error('down'))
-    const bad = await gateway.gateway.bind({ port: 0, identity: { sandbox: 'sbx_2', egress: { kind: 'resolver', resolve: () => answer() } } })
+    const bad = await gateway.gateway.bind({
+      port: 0,
+      identity: { sandbox: 'sbx_2', egress: { kind: 'resolver', resolve: () => answer() } },
+    })
     expect(await ask((bad.address as { port: number }).port)).toBe('policy_unavailable')
   })
 })
@@ -324,7 +361,7 @@ describe('closing the gateway', () => {
   test('cuts what is open and writes its end down before the last line', async () => {
     const gateway = await startTestGateway(OPEN)
     const client = await openTunnel(gateway, await gateway.token(EGRESS))
-    const lines = gateway.audit
+    const lines = () => gateway.audit()
     await gateway.gateway.close()
     await client.over(1000)
     const close = lines().find((line) => line['kind'] === 'close')
@@ -349,19 +386,22 @@ describe('closing the gateway', () => {
 })
 
 describe('an audit log that can not be written', () => {
-  test.skipIf(process.getuid?.() !== 0)('refuses new connections until it can, keeps what is open, and shows the gap', async () => {
-    const gateway = await start({ audit: { onFailure: 'deny' } })
-    const token = await gateway.token(EGRESS)
-    const folder = path.join(gateway.folder, 'state/audit')
-    const client = await openTunnel(gateway, token)
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4k,ro', 'tmpfs', folder])
-    try {
-      await expect.poll(() => connectStatus(gateway, token), { timeout: 5000 }).toBe('503 audit_unavailable')
-      client.send('o')
-      expect((await client.take(1)).toString()).toBe('o')
-    } finally {
-      execFileSync('umount', [folder])
-    }
-    await expect.poll(() => connectStatus(gateway, token), { timeout: 5000 }).toBe('200')
-  })
+  test.skipIf(process.getuid?.() !== 0)(
+    'refuses new connections until it can, keeps what is open, and shows the gap',
+    async () => {
+      const gateway = await start({ audit: { onFailure: 'deny' } })
+      const token = await gateway.token(EGRESS)
+      const folder = path.join(gateway.folder, 'state/audit')
+      const client = await openTunnel(gateway, token)
+      execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4k,ro', 'tmpfs', folder])
+      try {
+        await expect.poll(() => connectStatus(gateway, token), { timeout: 5000 }).toBe('503 audit_unavailable')
+        client.send('o')
+        expect((await client.take(1)).toString()).toBe('o')
+      } finally {
+        execFileSync('umount', [folder])
+      }
+      await expect.poll(() => connectStatus(gateway, token), { timeout: 5000 }).toBe('200')
+    },
+  )
 })

@@ -53,7 +53,9 @@ const FINER_CLOSE_REASONS: Readonly<Record<string, string>> = {
   'a TLS alert instead of a ClientHello is cut': 'not_tls',
 }
 
-const { cases } = JSON.parse(fs.readFileSync(new URL('../cases/requests.json', import.meta.url), 'utf8')) as { cases: Case[] }
+const { cases } = JSON.parse(fs.readFileSync(new URL('../cases/requests.json', import.meta.url), 'utf8')) as {
+  cases: Case[]
+}
 
 const HOST = '127.66.0.1'
 let gateway: TestGateway
@@ -76,12 +78,16 @@ beforeAll(async () => {
   const names = ['origin', 'other', 'echo', 'tls', 'tls2', 'denied', 'refused', 'closed']
   gateway = await startTestGateway({
     policy: { ceiling: { kind: 'allow-all' }, deniedHosts: ['refused.example.test'] },
-    network: { allowPrivate: ['127.66.0.0/24', '127.0.0.1/32'], hosts: Object.fromEntries(names.map((name) => [`${name}.example.test`, HOST])) },
+    network: {
+      allowPrivate: ['127.66.0.0/24', '127.0.0.1/32'],
+      hosts: Object.fromEntries(names.map((name) => [`${name}.example.test`, HOST])),
+    },
     sni: { ports: [443, recorder.port, secure.port] },
     limits: { perSandbox: { newPerSecond: 100_000 } },
   })
   const allowedHosts = ['origin', 'other', 'echo', 'tls', 'tls2', 'closed'].map(
-    (name) => `${name}.example.test:${{ origin: http, other, echo, tls: recorder, tls2: secure, closed: { port: 9 } }[name]!.port}`,
+    (name) =>
+      `${name}.example.test:${{ origin: http, other, echo, tls: recorder, tls2: secure, closed: { port: 9 } }[name]!.port}`,
   )
   const token = await gateway.token({ egress: { kind: 'static', allowedHosts } })
   const bad = token.slice(0, -20) + (token.at(-20) === 'A' ? 'B' : 'A') + token.slice(-19)
@@ -135,7 +141,8 @@ describe('requests', () => {
 
 async function run(client: WireClient, step: Step): Promise<void> {
   if (step.send !== undefined) client.send(fill(step.send))
-  if (step.drip !== undefined) for (const byte of Buffer.from(fill(step.drip), 'latin1')) client.send(Buffer.from([byte]))
+  if (step.drip !== undefined)
+    for (const byte of Buffer.from(fill(step.drip), 'latin1')) client.send(Buffer.from([byte]))
   if (step.wait !== undefined) await new Promise((resolve) => setTimeout(resolve, step.wait))
   if (step.end) client.end()
   if (step.status !== undefined) checkAnswer(step, await client.answer())
@@ -160,9 +167,11 @@ function checkAnswer(step: Step, answer: Answer | undefined): void {
   expect([step.status].flat(), answer.raw).toContain(answer.status)
   if (step.reason !== undefined) expect([step.reason].flat()).toContain(answer.headers['x-deny-reason']?.join())
   for (const name of step.absent ?? []) expect(answer.headers[name]).toBeUndefined()
-  for (const one of step.challenge ?? []) expect(answer.headers['proxy-authenticate']?.some((value) => value.startsWith(one))).toBe(true)
+  for (const one of step.challenge ?? [])
+    expect(answer.headers['proxy-authenticate']?.some((value) => value.startsWith(one))).toBe(true)
   if (step.phrase !== undefined) expect(answer.phrase).toBe(step.phrase)
-  if (step.proxyStatus !== undefined) expect(answer.headers['proxy-status']?.join()).toContain(`error=${step.proxyStatus}`)
+  if (step.proxyStatus !== undefined)
+    expect(answer.headers['proxy-status']?.join()).toContain(`error=${step.proxyStatus}`)
   if (step.body) {
     expect(answer.body.trimEnd()).not.toContain('\n')
     expect(Object.keys(JSON.parse(answer.body) as object)).toEqual(expect.arrayContaining(step.body))
@@ -194,7 +203,9 @@ async function checkSocks(client: WireClient, step: Step): Promise<void> {
 
 async function handshake(name: string): Promise<void> {
   const client = await WireClient.connect({ port: gateway.port, host: '127.0.0.1' })
-  client.send(`CONNECT ${name}:${secure.port} HTTP/1.1\r\nHost: ${name}:${secure.port}\r\nProxy-Authorization: Bearer ${values['TOKEN']!}\r\n\r\n`)
+  client.send(
+    `CONNECT ${name}:${secure.port} HTTP/1.1\r\nHost: ${name}:${secure.port}\r\nProxy-Authorization: Bearer ${values['TOKEN']!}\r\n\r\n`,
+  )
   expect((await client.answer())?.status).toBe(200)
   client.socket.removeAllListeners('data')
   const socket = tls.connect({ socket: client.socket, servername: name, ca: authority.cert })
@@ -236,14 +247,19 @@ async function checkAudit(one: Case, linesBefore: number): Promise<void> {
   if (one.closeReason !== undefined) {
     // A tunnel of the case before may end only now: what counts is the end of what this case opened.
     const close = () => {
-      const opened = new Set(fresh().filter((line) => line['kind'] === 'decision').map((line) => line['request_id']))
+      const opened = new Set(
+        fresh()
+          .filter((line) => line['kind'] === 'decision')
+          .map((line) => line['request_id']),
+      )
       return fresh().find((line) => line['kind'] === 'close' && opened.has(line['request_id']))
     }
     await waitFor(() => close() !== undefined)
     expect(close()?.['close_reason']).toBe(FINER_CLOSE_REASONS[one.name] ?? one.closeReason)
   }
   const text = JSON.stringify(fresh())
-  for (const name of ['TOKEN', 'TOKENALL', 'BAD', 'BASIC', 'SOCKSAUTH']) expect(text).not.toContain(values[name]!.slice(3))
+  for (const name of ['TOKEN', 'TOKENALL', 'BAD', 'BASIC', 'SOCKSAUTH'])
+    expect(text).not.toContain(values[name]!.slice(3))
 }
 
 /** Waits for what another process of the kernel finishes by itself (an accept, a close); bounded. */
@@ -254,14 +270,20 @@ async function waitFor(condition: () => boolean): Promise<void> {
 
 /** Puts values in place of `{…}`; the result is latin1, one character a byte. */
 function fill(text: string): string {
-  const unescaped = text.replace(/\\x([0-9a-fA-F]{2})/g, (_match, hex: string) => String.fromCharCode(parseInt(hex, 16)))
+  const unescaped = text.replace(/\\x([0-9a-fA-F]{2})/g, (_match, hex: string) =>
+    String.fromCharCode(parseInt(hex, 16)),
+  )
   return unescaped.replace(/\{([A-Z][A-Z0-9-]*)(?::([^{}]*))?\}/g, (match, word: string, rest: string | undefined) => {
     const [a = '', b = ''] = rest?.split(':') ?? []
     const known = values[rest === undefined ? word : `${word}:${rest}`]
     if (known !== undefined) return known
     if (word === 'LEN') return String.fromCharCode(rest!.length)
     if (word === 'PAD') return 'p'.repeat(Number(a))
-    if (word === 'HEADERS') return Array.from({ length: Number(a) }, (_none, i) => `x-${String(i).padStart(5, '0')}: ${'v'.repeat(19)}\r\n`).join('')
+    if (word === 'HEADERS')
+      return Array.from(
+        { length: Number(a) },
+        (_none, i) => `x-${String(i).padStart(5, '0')}: ${'v'.repeat(19)}\r\n`,
+      ).join('')
     const hello = helloFor(word, a, b)
     if (hello) return hello.toString('latin1')
     throw new Error(`a placeholder that this test does not know: ${match}`)

@@ -60,10 +60,25 @@ export async function startTestGateway(
   const gateway = await createGateway({ config, machineSets: { sets: { npm: [], apt: [] }, notes: [] }, ...options })
   const listening = await gateway.listen()
   const first = listening.proxy.find((address) => address.kind === 'tcp')
-  const sign = (claims: Record<string, unknown>, iss: string, header: { alg: string; kid?: string }, key: crypto.KeyObject) => {
+  const sign = (
+    claims: Record<string, unknown>,
+    iss: string,
+    header: { alg: string; kid?: string },
+    key: crypto.KeyObject,
+  ) => {
     const now = Math.floor(Date.now() / 1000)
-    const payload = { iss, aud: 'sallyport', iat: now - 5, exp: now + 600, jti: crypto.randomUUID(), sub: 'sbx_test', ...claims }
-    return new SignJWT(JSON.parse(JSON.stringify(payload)) as JWTPayload).setProtectedHeader({ typ: 'egress+jwt', ...header }).sign(key)
+    const payload = {
+      iss,
+      aud: 'sallyport',
+      iat: now - 5,
+      exp: now + 600,
+      jti: crypto.randomUUID(),
+      sub: 'sbx_test',
+      ...claims,
+    }
+    return new SignJWT(JSON.parse(JSON.stringify(payload)) as JWTPayload)
+      .setProtectedHeader({ typ: 'egress+jwt', ...header })
+      .sign(key)
   }
   const audit = () =>
     fs
@@ -81,7 +96,12 @@ export async function startTestGateway(
     adminPort: listening.admin?.kind === 'tcp' ? listening.admin.port : 0,
     token: (claims = {}) => sign(claims, ISSUER, { alg: 'ES256', kid: 'test-1' }, pair.privateKey),
     shortToken: (claims = {}) =>
-      sign({ sub: undefined, jti: crypto.randomBytes(3).toString('hex'), ...claims }, 'urn:s', { alg: 'HS256' }, crypto.createSecretKey(secret)),
+      sign(
+        { sub: undefined, jti: crypto.randomBytes(3).toString('hex'), ...claims },
+        'urn:s',
+        { alg: 'HS256' },
+        crypto.createSecretKey(secret),
+      ),
     audit,
     auditLine: async (test) => {
       for (let tries = 0; tries < 300; tries++) {
@@ -89,7 +109,12 @@ export async function startTestGateway(
         if (found) return found
         await new Promise((resolve) => setTimeout(resolve, 10))
       }
-      throw new Error(`no such audit line; the last ones are\n${audit().slice(-5).map((line) => JSON.stringify(line)).join('\n')}`)
+      throw new Error(
+        `no such audit line; the last ones are\n${audit()
+          .slice(-5)
+          .map((line) => JSON.stringify(line))
+          .join('\n')}`,
+      )
     },
     close: async () => {
       await gateway.close()

@@ -25,7 +25,13 @@ beforeAll(async () => {
   fs.writeFileSync(path.join(folder, 'ca.pem'), authority.cert)
   echo = await startEcho(HOST)
   gateway = await startTestGateway({
-    listen: { tls: { cert: path.join(folder, 'gw.pem'), key: path.join(folder, 'gw.key'), clientCa: path.join(folder, 'ca.pem') } },
+    listen: {
+      tls: {
+        cert: path.join(folder, 'gw.pem'),
+        key: path.join(folder, 'gw.key'),
+        clientCa: path.join(folder, 'ca.pem'),
+      },
+    },
     policy: { ceiling: { kind: 'allow-all' } },
     network: { allowPrivate: ['127.66.0.0/24'], hosts: { 'echo.example.test': HOST } },
   })
@@ -42,7 +48,13 @@ function writeServer(pem: Pem): void {
 }
 
 async function open(client?: Pem): Promise<{ wire: WireClient; socket: tls.TLSSocket }> {
-  const socket = tls.connect({ port: gateway.port, host: '127.0.0.1', servername: 'gateway.example.test', ca: authority.cert, ...client })
+  const socket = tls.connect({
+    port: gateway.port,
+    host: '127.0.0.1',
+    servername: 'gateway.example.test',
+    ca: authority.cert,
+    ...client,
+  })
   await new Promise<void>((resolve, reject) => socket.once('secureConnect', resolve).once('error', reject))
   return { wire: new WireClient(socket), socket }
 }
@@ -50,7 +62,9 @@ async function open(client?: Pem): Promise<{ wire: WireClient; socket: tls.TLSSo
 async function connect(token: string, client?: Pem): Promise<string> {
   const { wire } = await open(client)
   try {
-    wire.send(`CONNECT echo.example.test:${echo.port} HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer ${token}\r\n\r\n`)
+    wire.send(
+      `CONNECT echo.example.test:${echo.port} HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer ${token}\r\n\r\n`,
+    )
     const answer = await wire.answer()
     if (answer?.status !== 200) return answer?.headers['x-deny-reason']?.join() ?? 'closed'
     const bytes = crypto.randomBytes(300_000)
@@ -76,7 +90,9 @@ describe('a token that is bound to a client certificate', () => {
   })
 
   test('works with no certificate of another authority that bears the same name', async () => {
-    const outcome = await connect(await bound(), stranger.issue('client-1', { client: true })).catch(() => 'no connection')
+    const outcome = await connect(await bound(), stranger.issue('client-1', { client: true })).catch(
+      () => 'no connection',
+    )
     expect(['token_binding_mismatch', 'no connection', 'closed']).toContain(outcome)
   })
 })

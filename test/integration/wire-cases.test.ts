@@ -7,7 +7,15 @@ import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { ConfigInput } from '../../proxy/config/schema.ts'
 import { type Origin, startEcho } from '../origins/origins.ts'
-import { buildToken, type CaseKeys, createCaseKeys, expectedReasons, sendToken, tokenCases, writeCaseIssuers } from '../proxy/tokens/token-cases.ts'
+import {
+  buildToken,
+  type CaseKeys,
+  createCaseKeys,
+  expectedReasons,
+  sendToken,
+  tokenCases,
+  writeCaseIssuers,
+} from '../proxy/tokens/token-cases.ts'
 import { startTestGateway, type TestGateway } from './test-gateway.ts'
 import { WireClient } from './wire.ts'
 
@@ -53,11 +61,15 @@ describe('token.json on the wire', () => {
     const linesBefore = gateway.audit().length
     const client = await WireClient.connect({ port: gateway.port, host: '127.0.0.1' })
     try {
-      const reason = sent.kind === 'socks5' ? await overSocks(client, sent, target) : await overConnect(client, sent, target)
+      const reason =
+        sent.kind === 'socks5' ? await overSocks(client, sent, target) : await overConnect(client, sent, target)
       if (one.accepted) expect(reason).toBe('accepted')
       else if (reason === 'accepted') throw new Error('the token was accepted')
-      else if (sent.kind === 'http') expect([...expectedReasons(one), ...(one.denied === undefined ? [] : [one.denied])]).toContain(reason)
-      const line = await gateway.auditLine((each) => Number(each['seq']) > linesBefore && (each['kind'] === 'decision' || each['kind'] === 'auth'))
+      else if (sent.kind === 'http')
+        expect([...expectedReasons(one), ...(one.denied === undefined ? [] : [one.denied])]).toContain(reason)
+      const line = await gateway.auditLine(
+        (each) => Number(each['seq']) > linesBefore && (each['kind'] === 'decision' || each['kind'] === 'auth'),
+      )
       expect(line['kind']).toBe(one.accepted || one.denied !== undefined ? 'decision' : 'auth')
       if (token.length > 12) expect(JSON.stringify(gateway.audit().slice(linesBefore))).not.toContain(token)
     } finally {
@@ -79,17 +91,26 @@ interface TargetCase {
   readonly wireReasons?: readonly string[]
 }
 
-const { cases: targetCases } = JSON.parse(fs.readFileSync(new URL('../cases/authority.json', import.meta.url), 'utf8')) as { cases: TargetCase[] }
+const { cases: targetCases } = JSON.parse(
+  fs.readFileSync(new URL('../cases/authority.json', import.meta.url), 'utf8'),
+) as { cases: TargetCase[] }
 
 describe('authority.json on the wire', () => {
   // Without an egress claim nothing is let out: what is well-formed is refused by policy, and its audit line holds what was read.
   test.each(targetCases.map((one) => [one.name, one] as const))('%s', async (_name, one) => {
     const token = await gateway.token({ sub: 'sbx_targets' })
-    const target = one.targetBase64 === undefined ? Buffer.from(one.target!, 'utf8') : Buffer.from(one.targetBase64, 'base64')
+    const target =
+      one.targetBase64 === undefined ? Buffer.from(one.target!, 'utf8') : Buffer.from(one.targetBase64, 'base64')
     const linesBefore = gateway.audit().length
     const client = await WireClient.connect({ port: gateway.port, host: '127.0.0.1' })
     try {
-      client.send(Buffer.concat([Buffer.from('CONNECT '), target, Buffer.from(` HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer ${token}\r\n\r\n`)]))
+      client.send(
+        Buffer.concat([
+          Buffer.from('CONNECT '),
+          target,
+          Buffer.from(` HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Bearer ${token}\r\n\r\n`),
+        ]),
+      )
       const answer = await client.answer()
       const reason = answer?.headers['x-deny-reason']?.join() ?? 'closed'
       if (one.host === undefined || (one.or !== undefined && reason === one.or.reason)) {
@@ -108,7 +129,11 @@ describe('authority.json on the wire', () => {
   })
 })
 
-async function overConnect(client: WireClient, sent: Extract<ReturnType<typeof sendToken>, { kind: 'http' }>, target: string): Promise<string> {
+async function overConnect(
+  client: WireClient,
+  sent: Extract<ReturnType<typeof sendToken>, { kind: 'http' }>,
+  target: string,
+): Promise<string> {
   const headers = Object.entries(sent.headers).map(([name, value]) => `${name}: ${value}\r\n`)
   const credentials = sent.proxyAuthorization === undefined ? '' : `Proxy-Authorization: ${sent.proxyAuthorization}\r\n`
   client.send(`CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n${credentials}${headers.join('')}\r\n`)
@@ -116,12 +141,24 @@ async function overConnect(client: WireClient, sent: Extract<ReturnType<typeof s
   return answer?.status === 200 ? 'accepted' : (answer?.headers['x-deny-reason']?.join() ?? 'closed')
 }
 
-async function overSocks(client: WireClient, sent: { readonly user: Buffer; readonly password: Buffer }, target: string): Promise<string> {
+async function overSocks(
+  client: WireClient,
+  sent: { readonly user: Buffer; readonly password: Buffer },
+  target: string,
+): Promise<string> {
   const [host, port] = target.split(':') as [string, string]
   client.send(Buffer.from([5, 1, 2]))
   await client.take(2)
-  client.send(Buffer.concat([Buffer.from([1, sent.user.length]), sent.user, Buffer.from([sent.password.length]), sent.password]))
+  client.send(
+    Buffer.concat([Buffer.from([1, sent.user.length]), sent.user, Buffer.from([sent.password.length]), sent.password]),
+  )
   if ((await client.take(2))[1] !== 0) return 'refused'
-  client.send(Buffer.concat([Buffer.from([5, 1, 0, 3, host.length]), Buffer.from(host), Buffer.from([Number(port) >> 8, Number(port) & 255])]))
+  client.send(
+    Buffer.concat([
+      Buffer.from([5, 1, 0, 3, host.length]),
+      Buffer.from(host),
+      Buffer.from([Number(port) >> 8, Number(port) & 255]),
+    ]),
+  )
   return (await client.take(10))[1] === 0 ? 'accepted' : 'refused'
 }

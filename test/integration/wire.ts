@@ -131,7 +131,11 @@ export class WireClient {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#wake = this.#wake.filter((one) => one !== check)
-        reject(new Error(`waited ${waitMs} ms; received so far: ${JSON.stringify(this.#received.toString('latin1').slice(0, 300))}`))
+        reject(
+          new Error(
+            `waited ${waitMs} ms; received so far: ${JSON.stringify(this.#received.toString('latin1').slice(0, 300))}`,
+          ),
+        )
       }, waitMs)
       const check = () => {
         if (!condition()) return

@@ -7,7 +7,10 @@ export interface Pem {
 }
 
 export interface Authority extends Pem {
-  issue(commonName: string, options?: { readonly names?: readonly string[]; readonly addresses?: readonly string[]; readonly client?: boolean }): Pem
+  issue(
+    commonName: string,
+    options?: { readonly names?: readonly string[]; readonly addresses?: readonly string[]; readonly client?: boolean },
+  ): Pem
 }
 
 let serial = Date.now()
