@@ -11,6 +11,8 @@ const recordSchema = z.object({
   /** The process on the host whose end is the sandbox's end, and when it started: numbers come back. */
   pid: z.int().positive(),
   startTime: z.string(),
+  /** Loopback port that leads to the gateway, where it is not the usual one. */
+  gatewayPort: z.int().positive().optional(),
   /** Control groups to remove. */
   cgroups: z.array(z.string()),
   createdAtMs: z.number(),

@@ -3,6 +3,7 @@ import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { StartedSandbox } from '../backend.ts'
 import type { SandboxInfo } from '../sandbox.ts'
+import { killTree } from '../worker/process-tree.ts'
 import { removeCgroup } from './cgroup.ts'
 import { connectControl } from './control-socket.ts'
 import { isRunning, type ProcessRecord, readRecord, readRecords } from './process-record.ts'
@@ -38,11 +39,14 @@ export async function attachRecorded(
   }
   return {
     rootDir: record.rootDir,
+    ...(record.gatewayPort !== undefined && { gateway: { host: '127.0.0.1', port: record.gatewayPort } }),
     connect: () => connectControl(path.join(runtimeFolder, 'control', 'worker.sock')),
     ended: untilGone(record, LOOK_MS),
     stop: onlyOnce(async () => {
-      if (await isRunning(record)) kill(backend === 'passthrough' ? -record.pid : record.pid)
+      // Without a wall nothing ends with the first process: it is asked to end what it started.
+      if (await isRunning(record)) kill(record.pid, backend === 'passthrough' ? 'SIGTERM' : 'SIGKILL')
       await untilGone(record, WAIT_MS)
+      if (backend === 'passthrough') killTree(undefined, `${record.pid}-`)
       await removeCgroup(record.cgroups)
     }),
   }
@@ -53,9 +57,9 @@ async function untilGone(record: ProcessRecord, pauseMs: number): Promise<void> 
   while (await isRunning(record)) await delay(pauseMs, undefined, { ref: pauseMs === WAIT_MS })
 }
 
-function kill(pid: number): void {
+function kill(pid: number, signal: NodeJS.Signals): void {
   try {
-    process.kill(pid, 'SIGKILL')
+    process.kill(pid, signal)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
   }
