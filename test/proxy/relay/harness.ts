@@ -217,14 +217,30 @@ export async function sendRandom(socket: net.Socket, bytes: number, largest = 20
   return hash.digest('hex')
 }
 
-/** Reads to the end, now and then stalling for some turns; gives the hash. */
-export async function readAll(socket: net.Socket, stalls = 0): Promise<string> {
+/** Reads to the end, now and then stalling for some turns; gives the hash. By events: a loop over the socket would close it on some versions of Node. */
+export function readAll(socket: net.Socket, stalls = 0): Promise<string> {
   const hash = crypto.createHash('sha256')
-  for await (const chunk of socket as AsyncIterable<Buffer>) {
+  return toTheEnd(socket, (chunk) => {
     hash.update(chunk)
-    if (stalls > 0 && Math.random() < 0.1) await turnsOfTheLoop(stalls)
-  }
-  return hash.digest('hex')
+    if (stalls === 0 || Math.random() > 0.1) return
+    socket.pause()
+    void turnsOfTheLoop(stalls).then(() => socket.resume())
+  }).then(() => hash.digest('hex'))
+}
+
+/** Reads to the end; gives all of it. */
+export async function readBytes(socket: net.Socket): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  await toTheEnd(socket, (chunk) => chunks.push(chunk))
+  return Buffer.concat(chunks)
+}
+
+function toTheEnd(socket: net.Socket, onChunk: (chunk: Buffer) => void): Promise<void> {
+  return new Promise((resolve, reject) => {
+    socket.on('data', onChunk)
+    socket.once('end', () => resolve())
+    socket.once('close', () => reject(new Error('closed before its end')))
+  })
 }
 
 /** Lends all big buffers but a few, so that a test can have an empty pool; gives them back when told. */

@@ -9,6 +9,7 @@ import { hotBuffers } from '../../../proxy/relay/buffers.ts'
 import {
   closing,
   type Gateway,
+  readBytes,
   type Running,
   startGateway,
   startOrigin,
@@ -164,7 +165,5 @@ test('a whole TLS connection to the right name', async () => {
   await once(client, 'secureConnect')
   const sent = crypto.randomBytes(3_000_000)
   client.end(sent)
-  const got: Buffer[] = []
-  for await (const chunk of client as AsyncIterable<Buffer>) got.push(chunk)
-  expect(Buffer.concat(got).equals(sent)).toBe(true)
+  expect((await readBytes(client)).equals(sent)).toBe(true)
 })

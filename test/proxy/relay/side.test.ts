@@ -9,7 +9,7 @@ import path from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import { type Listener, listenTcp, listenUnix } from '../../../proxy/relay/listen.ts'
 import { Side } from '../../../proxy/relay/side.ts'
-import { connectPlain, connectTls, startOrigin, tlsMaterial, turnsOfTheLoop } from './harness.ts'
+import { connectPlain, connectTls, readBytes, startOrigin, tlsMaterial, turnsOfTheLoop } from './harness.ts'
 
 const closers: (() => unknown)[] = []
 afterEach(async () => {
@@ -358,9 +358,7 @@ describe.each(['tcp', 'unix', 'tls', 'plain events'] as const)('a side over %s',
       client.write('GET /big HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
       await once(server, 'request')
       await turnsOfTheLoop(100)
-      const chunks: Buffer[] = []
-      for await (const chunk of client as AsyncIterable<Buffer>) chunks.push(chunk)
-      const answer = Buffer.concat(chunks)
+      const answer = await readBytes(client)
       expect(sha(answer.subarray(answer.indexOf('\r\n\r\n') + 4))).toBe(sha(big))
     })
   })
