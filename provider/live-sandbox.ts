@@ -36,10 +36,9 @@ export function liveSandbox(parts: LiveParts): Sandbox {
     try {
       return await action()
     } catch (error) {
+      const isOfEnd = error instanceof SandboxError ? error.code === 'SALLYPORT_SANDBOX_CONNECTION_LOST' : error instanceof Error && 'syscall' in error
       // It changed meanwhile.
-      if ((destroying as unknown) !== undefined && error instanceof SandboxError && error.code === 'SALLYPORT_SANDBOX_CONNECTION_LOST') {
-        throw destroyed(id, error)
-      }
+      if ((destroying as unknown) !== undefined && isOfEnd) throw destroyed(id, error)
       throw error
     }
   }
@@ -83,7 +82,7 @@ export function liveSandbox(parts: LiveParts): Sandbox {
     },
     rootDir: started.rootDir,
     environment: parts.environment,
-    exec: (command, argv, options = {}) => {
+    exec: async (command, argv, options = {}) => {
       const { stdin, onOutput, signal } = options
       const asked = commandOf(command, argv, options)
       return busy(() => client.execute(asked, { stdin, onOutput, signal }))

@@ -1,0 +1,290 @@
+import fs from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { createSandboxProvider, SandboxError, type SandboxProvider } from '../../provider/index.ts'
+import { fakeBackend, type FakeBackend, type FakeTroubles } from './fake-backend.ts'
+
+const NO_SETS = { sets: { npm: [], apt: [] }, notes: [] }
+
+let root: string
+let backend: FakeBackend
+let provider: SandboxProvider
+
+beforeEach(() => {
+  root = fs.mkdtempSync(path.join(os.tmpdir(), 'sp-'))
+  backend = fakeBackend(root)
+  provider = createSandboxProvider({ backend, runtimeRoot: root, gateway: { machineSets: NO_SETS } })
+})
+
+afterEach(async () => {
+  await provider[Symbol.asyncDispose]().catch(() => undefined)
+  fs.rmSync(root, { recursive: true, force: true })
+})
+
+/** What is left of sandboxes, anywhere. */
+function leftovers(): readonly string[] {
+  return [...backend.platform, ...fs.readdirSync(root).filter((name) => name.startsWith('sbx_'))]
+}
+
+describe('create is all or nothing', () => {
+  const STEPS: readonly (readonly [name: string, troubles: FakeTroubles, code: string])[] = [
+    [
+      'the backend misses something',
+      { check: new SandboxError('SALLYPORT_SANDBOX_BACKEND_MISSING', 'no bwrap') },
+      'SALLYPORT_SANDBOX_BACKEND_MISSING',
+    ],
+    [
+      'the platform fails half way',
+      { start: new SandboxError('SALLYPORT_SANDBOX_BACKEND_FAILED', 'disk full') },
+      'SALLYPORT_SANDBOX_BACKEND_FAILED',
+    ],
+    [
+      'the system fails',
+      { start: Object.assign(new Error('ENOSPC: no space left'), { syscall: 'mkdir', code: 'ENOSPC' }) },
+      'SALLYPORT_SANDBOX_CREATE_FAILED',
+    ],
+    ['the worker does not know its host', { health: 'refused' }, 'SALLYPORT_SANDBOX_BACKEND_FAILED'],
+    ['a connection over TCP gets out', { probe: { tcp: 'connected' } }, 'SALLYPORT_SANDBOX_EGRESS_UNENFORCED'],
+    [
+      'a connection is dropped on its way, where there should be no route',
+      { probe: { tcp: 'timeout' } },
+      'SALLYPORT_SANDBOX_EGRESS_UNENFORCED',
+    ],
+    ['there is a route', { probe: { udp: 'connected' } }, 'SALLYPORT_SANDBOX_EGRESS_UNENFORCED'],
+    [
+      'the gateway does not answer',
+      { probe: { gateway: { error: 'ECONNREFUSED' } } },
+      'SALLYPORT_SANDBOX_CREATE_FAILED',
+    ],
+    [
+      'the gateway does not know the sandbox',
+      { probe: { gateway: { status: 407, reason: 'token_missing' } } },
+      'SALLYPORT_SANDBOX_CREATE_FAILED',
+    ],
+    [
+      'something else answers in the place of the gateway',
+      { probe: { gateway: { status: 200 } } },
+      'SALLYPORT_SANDBOX_CREATE_FAILED',
+    ],
+  ]
+
+  test.each(STEPS)('%s', async (_name, troubles, code) => {
+    Object.assign(backend.troubles, troubles)
+    await expect(provider.create()).rejects.toMatchObject({ code })
+    expect(leftovers()).toEqual([])
+    expect(await provider.list()).toEqual([])
+
+    // And what was mended works.
+    for (const key of Object.keys(backend.troubles)) Reflect.deleteProperty(backend.troubles, key)
+    const sandbox = await provider.create()
+    expect(sandbox.status).toBe('ready')
+  })
+
+  test('the children can not be told where the gateway is', async () => {
+    const elsewhere = fakeBackend(root, {}, { host: '127.0.0.1', port: 40_000 })
+    elsewhere.troubles.configure = false
+    await using other = createSandboxProvider({
+      backend: elsewhere,
+      runtimeRoot: root,
+      gateway: { machineSets: NO_SETS },
+    })
+    await expect(other.create()).rejects.toMatchObject({ code: 'SALLYPORT_SANDBOX_BACKEND_FAILED' })
+    expect([...elsewhere.platform]).toEqual([])
+    expect(leftovers()).toEqual([])
+  })
+
+  test('a policy that the gateway can not read', async () => {
+    const egress = { kind: 'static', allowedHosts: ['*.com', 'ok.example'] } as const
+    await expect(provider.create({ egress })).rejects.toMatchObject({ code: 'SALLYPORT_POLICY_INVALID' })
+    expect(leftovers()).toEqual([])
+  })
+
+  test('a resolver that throws: its own error, and no sandbox', async () => {
+    const fault = new Error('tenant service is down')
+    await expect(provider.create({ egress: { kind: 'resolver', resolve: () => Promise.reject(fault) } })).rejects.toBe(
+      fault,
+    )
+    expect(leftovers()).toEqual([])
+  })
+
+  test('a resolver that gives no list', async () => {
+    const egress = { kind: 'resolver', resolve: () => Promise.resolve('api.example' as unknown as string[]) } as const
+    await expect(provider.create({ egress })).rejects.toMatchObject({ code: 'SALLYPORT_POLICY_INVALID' })
+    expect(leftovers()).toEqual([])
+  })
+
+  test('a runtime folder that others may look into', async () => {
+    fs.chmodSync(root, 0o755)
+    await expect(provider.create()).rejects.toMatchObject({ code: 'SALLYPORT_STATE_UNUSABLE' })
+    expect(backend.log).toEqual([])
+    fs.chmodSync(root, 0o700)
+    await provider.create()
+  })
+
+  test('the caller changes its mind while the platform works', async () => {
+    backend.troubles.hangs = true
+    const controller = new AbortController()
+    const creating = provider.create({ signal: controller.signal })
+    await expect.poll(() => backend.log).toContain('start')
+    const reason = new Error('enough')
+    controller.abort(reason)
+    await expect(creating).rejects.toBe(reason)
+    expect(leftovers()).toEqual([])
+  })
+
+  test('the caller changes its mind while the worker does not answer', async () => {
+    backend.troubles.health = 'never'
+    const controller = new AbortController()
+    const creating = provider.create({ signal: controller.signal })
+    await expect.poll(() => backend.asked.length).toBeGreaterThan(0)
+    controller.abort()
+    await expect(creating).rejects.toMatchObject({ name: 'AbortError' })
+    expect(leftovers()).toEqual([])
+  })
+
+  test('the caller had changed its mind before: nothing is begun', async () => {
+    await expect(provider.create({ signal: AbortSignal.abort() })).rejects.toMatchObject({ name: 'AbortError' })
+    expect(backend.log).toEqual([])
+  })
+
+  test('what can not be taken away is said, with both faults, and reap finds it', async () => {
+    Object.assign(backend.troubles, {
+      probe: { udp: 'connected' },
+      stop: new Error('engine is gone'),
+    } satisfies FakeTroubles)
+    const error: unknown = await provider.create().catch((thrown: unknown) => thrown)
+    expect(error).toMatchObject({
+      code: 'SALLYPORT_SANDBOX_CREATE_FAILED',
+      message: expect.stringContaining('`start` could not be taken away') as string,
+    })
+    const { cause } = error as { cause: AggregateError }
+    expect(cause.errors.map((each: Error) => each.message)).toEqual([
+      expect.stringContaining('not stopped'),
+      'engine is gone',
+    ])
+    expect(await provider.list()).toHaveLength(1)
+  })
+})
+
+describe('what a sandbox is started with', () => {
+  test('the bearer is in no label and no variable, and another one each time', async () => {
+    await provider.create()
+    await provider.create()
+    const tokens = backend.requests.map(({ workerToken }) => workerToken)
+    expect(new Set(tokens).size).toBe(2)
+    for (const { labels, env, workerToken } of backend.requests) {
+      expect(workerToken).toMatch(/^[\w-]{43}$/)
+      expect(JSON.stringify({ labels, env })).not.toContain(workerToken)
+    }
+  })
+
+  test('the way to the gateway without credentials, and the caller’s variables over it', async () => {
+    await provider.create({ env: { NODE_OPTIONS: '--no-warnings', http_proxy: 'mine', JAVA_TOOL_OPTIONS: '-Xmx1g' } })
+    const { env } = backend.requests[0] ?? { env: {} }
+    expect(env).toMatchObject({
+      HTTP_PROXY: 'http://127.0.0.1:3128',
+      NO_PROXY: 'localhost,127.0.0.1,::1',
+      NODE_OPTIONS: '--no-warnings',
+      http_proxy: 'mine',
+    })
+    expect(env['JAVA_TOOL_OPTIONS']).toMatch(/^-Dhttp\.proxyHost=127\.0\.0\.1 .* -Xmx1g$/)
+    expect(env).not.toHaveProperty('SALLYPORT_TOKEN')
+  })
+
+  test.each([
+    ['a name with `=`', { 'A=B': 'c' }],
+    ['no name', { '': 'c' }],
+    ['a value with NUL', { A: 'b\0c' }],
+  ])('a variable that no environment holds: %s', async (_name, env) => {
+    await expect(provider.create({ env })).rejects.toThrow(TypeError)
+    expect(leftovers()).toEqual([])
+  })
+
+  test('who made it and until when, beside the caller’s labels', async () => {
+    const sandbox = await provider.create({ labels: { job: 'nightly' }, timeoutMs: 60_000 })
+    const { labels = {} } = backend.requests[0] ?? {}
+    expect(Object.keys(labels).sort()).toEqual(['created-at', 'expires-at', 'job', 'owner'])
+    expect(Date.parse(labels['expires-at'] ?? '') - Date.parse(labels['created-at'] ?? '')).toBe(60_000)
+    expect(await provider.list()).toEqual([
+      {
+        id: sandbox.id,
+        createdAtMs: Date.parse(labels['created-at'] ?? ''),
+        expiresAtMs: Date.parse(labels['expires-at'] ?? ''),
+        labels: { job: 'nightly' },
+      },
+    ])
+  })
+
+  test.each([
+    ['a label of our own', { labels: { owner: 'me' } }],
+    ['a label that is none', { labels: { 'a b': 'c' } }],
+    ['a label with a line feed', { labels: { a: 'b\nc' } }],
+    ['a time of no length', { timeoutMs: 0 }],
+    ['half a megabyte', { memoryLimitMb: 0.5 }],
+  ])('%s is refused', async (_name, options) => {
+    await expect(provider.create(options)).rejects.toThrow(TypeError)
+  })
+
+  test('a limit that the backend does not keep is refused, and nothing is begun', async () => {
+    await expect(provider.create({ maxProcesses: 10 })).rejects.toMatchObject({
+      code: 'SALLYPORT_SANDBOX_NOT_SUPPORTED',
+    })
+    expect(backend.log).toEqual([])
+  })
+
+  test('a gateway at another place inside is told to the children', async () => {
+    const elsewhere = fakeBackend(root, {}, { host: '127.0.0.1', port: 40_000 })
+    await using other = createSandboxProvider({
+      backend: elsewhere,
+      runtimeRoot: root,
+      gateway: { machineSets: NO_SETS },
+    })
+    await other.create({ env: { A: 'b' } })
+    const { body = '' } = elsewhere.asked.find(({ route }) => route === 'POST /configure') ?? {}
+    expect((JSON.parse(body) as { env: Record<string, string> }).env).toMatchObject({
+      https_proxy: 'http://127.0.0.1:40000',
+      A: 'b',
+    })
+  })
+})
+
+describe('what nobody enforces', () => {
+  const unenforced = { enforcement: 'none' } as const
+  const gateway = { machineSets: NO_SETS }
+
+  test.each([
+    undefined,
+    { kind: 'deny-all' },
+    { kind: 'static', allowedHosts: ['a.example'] },
+    { kind: 'named', name: 'x' },
+  ] as const)('a default policy of %o is refused at construction', (defaultEgress) => {
+    const make = (): SandboxProvider =>
+      createSandboxProvider({
+        backend: fakeBackend(root, unenforced),
+        runtimeRoot: root,
+        gateway,
+        ...(defaultEgress && { defaultEgress }),
+      })
+    expect(make).toThrow(expect.objectContaining({ code: 'SALLYPORT_SANDBOX_EGRESS_UNENFORCED' }) as Error)
+  })
+
+  test('`allow-all` is not, but every other policy later is', async () => {
+    const fake = fakeBackend(root, unenforced)
+    await using lax = createSandboxProvider({
+      backend: fake,
+      runtimeRoot: root,
+      gateway,
+      defaultEgress: { kind: 'allow-all' },
+    })
+    await expect(lax.create({ egress: { kind: 'deny-all' } })).rejects.toMatchObject({
+      code: 'SALLYPORT_SANDBOX_EGRESS_UNENFORCED',
+    })
+    // Nothing is tried from inside: it would get out.
+    fake.troubles.probe = { tcp: 'connected', udp: 'connected' }
+    const sandbox = await lax.create()
+    await expect(sandbox.setEgress({ kind: 'deny-all' })).rejects.toMatchObject({
+      code: 'SALLYPORT_SANDBOX_EGRESS_UNENFORCED',
+    })
+  })
+})
