@@ -18,6 +18,11 @@ export async function call(link: Link, fault: FaultMaker, request: ExchangeReque
   return readObject(reply)
 }
 
+/** A request whose reply says nothing but that it was done. */
+export async function act(link: Link, fault: FaultMaker, request: ExchangeRequest): Promise<void> {
+  await call(link, fault, request)
+}
+
 /** The error of a reply that is a refusal. */
 export async function refuse(reply: Reply, fault: FaultMaker): Promise<SandboxError> {
   const { error } = await readObject(reply)
@@ -37,7 +42,10 @@ export function jsonBody(value: object): Pick<ExchangeRequest, 'headers' | 'body
 
 /** The bytes of a content, in pieces that do not fill the memory twice. */
 export async function* bytesOf(content: WorkerBytes): AsyncGenerator<Uint8Array> {
-  if (typeof content !== 'string' && !(content instanceof Uint8Array)) return yield* content
+  if (typeof content !== 'string' && !(content instanceof Uint8Array)) {
+    yield* content
+    return
+  }
   const bytes = typeof content === 'string' ? Buffer.from(content) : content
   for (let at = 0; at < bytes.length; at += PIECE_BYTES) yield bytes.subarray(at, at + PIECE_BYTES)
 }

@@ -11,7 +11,7 @@ import type {
   WorkerResult,
 } from '../worker-client.ts'
 import { COMMAND_TYPE, DEFAULT_OUTPUT_BYTES, type WireEvent } from '../worker/wire.ts'
-import { bytesOf, call, jsonBody, refuse } from './call.ts'
+import { act, bytesOf, call, jsonBody, refuse } from './call.ts'
 import { collect, notRun, outputOf } from './collect.ts'
 import { exchange, lost, type ExchangeRequest, type Link } from './exchange.ts'
 import { jsonLines, malformed, parseEvent } from './lines.ts'
@@ -59,8 +59,8 @@ export function commandMethods(link: Link): CommandMethods {
       collect(events(link, { method: 'GET', path: pathOf(id, '/wait'), signal: options.signal }), Infinity),
     writeStdin: (id, data) => feed(link, id, data, ''),
     closeStdin: (id) => feed(link, id, '', '?end=1'),
-    signal: async (id, signal) =>
-      void (await call(link, processFault, { method: 'POST', path: pathOf(id, '/signal'), ...jsonBody({ signal }) })),
+    signal: (id, signal) =>
+      act(link, processFault, { method: 'POST', path: pathOf(id, '/signal'), ...jsonBody({ signal }) }),
   }
 }
 

@@ -40,6 +40,10 @@ export interface Reply {
 export async function exchange(link: Link, request: ExchangeRequest): Promise<Reply> {
   request.signal?.throwIfAborted()
   const socket = await connect(link)
+  if (request.signal?.aborted === true) {
+    socket.destroy()
+    throw request.signal.reason
+  }
   const outgoing = http.request({
     createConnection: () => socket,
     method: request.method,
@@ -101,7 +105,6 @@ function reasonOf(error: unknown, signal: AbortSignal | undefined): unknown {
 }
 
 async function connect(link: Link): Promise<net.Socket> {
-  let late = false
   let timer: NodeJS.Timeout | undefined
   const connecting = link.connect()
   try {
@@ -109,13 +112,15 @@ async function connect(link: Link): Promise<net.Socket> {
       connecting,
       new Promise<never>((_resolve, reject) => {
         timer = setTimeout(() => {
-          late = true
+          connecting.then(
+            (socket) => socket.destroy(),
+            () => undefined,
+          )
           reject(new Error('no connection in time'))
         }, link.silenceMs)
       }),
     ])
   } catch (error) {
-    if (late) void connecting.then((socket) => socket.destroy()).catch(() => undefined)
     throw error instanceof SandboxError ? error : lost(error, 'known')
   } finally {
     clearTimeout(timer)

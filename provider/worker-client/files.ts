@@ -3,7 +3,7 @@ import type { SandboxFileEntry, SandboxFileStat } from '../sandbox.ts'
 import { SandboxError } from '../sandbox-error.ts'
 import type { WorkerBytes, WorkerClient } from '../worker-client.ts'
 import { rawPath, rawToQuery } from '../worker/path-text.ts'
-import { bytesOf, call, jsonBody, refuse } from './call.ts'
+import { act, bytesOf, call, jsonBody, refuse } from './call.ts'
 import { exchange, lost, type Link } from './exchange.ts'
 import { count, jsonLines, malformed, parseListEvent } from './lines.ts'
 import { WorkerFault } from './worker-fault.ts'
@@ -82,23 +82,15 @@ export function fileMethods(link: Link): FileMethods {
       return stat === null ? undefined : parseStat(stat)
     },
     mkdir: async (path) =>
-      void (await call(link, fileFault, {
-        method: 'POST',
-        path: '/files/mkdir',
-        ...jsonBody({ path: checked(path) }),
-      })),
+      act(link, fileFault, { method: 'POST', path: '/files/mkdir', ...jsonBody({ path: checked(path) }) }),
     remove: async (path) =>
-      void (await call(link, fileFault, {
-        method: 'POST',
-        path: '/files/remove',
-        ...jsonBody({ path: checked(path) }),
-      })),
+      act(link, fileFault, { method: 'POST', path: '/files/remove', ...jsonBody({ path: checked(path) }) }),
     move: async (from, to) =>
-      void (await call(link, fileFault, {
+      act(link, fileFault, {
         method: 'POST',
         path: '/files/move',
         ...jsonBody({ from: checked(from), to: checked(to) }),
-      })),
+      }),
   }
 }
 

@@ -14,7 +14,10 @@ export function probeMethod(link: Link, fault: FaultMaker): (probe: WorkerProbe)
     return {
       tcp: outcomes(tcp, probe.tcp.length),
       udp: outcomes(udp, probe.udp.length),
-      gateway: typeof status === 'number' ? { status, ...(isWord(reason) && { reason }) } : { error: isWord(error) ? error : 'unknown' },
+      gateway:
+        typeof status === 'number'
+          ? { status, ...(isWord(reason) && { reason }) }
+          : { error: isWord(error) ? error : 'unknown' },
     }
   }
 }

@@ -39,11 +39,13 @@ function readLine(request: http.IncomingMessage): Promise<Buffer> {
         if (lineEnd >= 0) {
           stop()
           if (lineEnd + 1 < piece.length) request.unshift(piece.subarray(lineEnd + 1))
-          return resolve(Buffer.concat(pieces))
+          resolve(Buffer.concat(pieces))
+          return
         }
         if (bytes > MAX_JSON_BYTES) {
           stop()
-          return reject(tooLarge())
+          reject(tooLarge())
+          return
         }
       }
     }

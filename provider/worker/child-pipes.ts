@@ -1,9 +1,9 @@
 /**
  * Real pipes for children. Node gives children socket pairs, which `/dev/stdout`, `/dev/stderr` and `/dev/stdin` cannot open,
- * so `echo failed > /dev/stderr` would fail inside every script. A FIFO that has lost its name is a pipe.
+ * so `echo failed > /dev/stderr` would fail inside every script. Node makes no pipes, but a shell does, for its here-documents,
+ * and Linux opens them once more by `/proc/PID/fd`. (A named FIFO would not do: opening one blocks until the other side is there.)
  */
 import fs from 'node:fs'
-import path from 'node:path'
 
 /** Both ends, open; whoever takes them closes them. */
 export interface ChildPipe {
@@ -13,27 +13,30 @@ export interface ChildPipe {
 
 /** A store of pipes. */
 export interface ChildPipes {
-  /** `undefined` where pipes cannot be had (no `mkfifo`, no `/proc`): Node's own have to do. */
+  /** `undefined` where pipes cannot be had: Node's own have to do. */
   take(): Promise<ChildPipe | undefined>
   /** Makes the first batch, so that the first command need not wait for it. */
   prepare(): Promise<void>
   close(): void
 }
 
-const BATCH = 12
+// Shells know descriptors of one digit. The documents are not empty, since some take /dev/null for those.
+const NUMBERS = [3, 4, 5, 6, 7, 8, 9]
+const SCRIPT = `${NUMBERS.map((number) => `exec ${number}<<E\nx\nE\n`).join('')}echo; read -r _\n`
+const LIMIT_MS = 5_000
 
-/** Makes pipes a dozen at a time, since each batch costs a process. */
-export function createChildPipes(tempFolder: string): ChildPipes {
+/** Makes pipes a few at a time, since each batch costs a process. */
+export function createChildPipes(): ChildPipes {
   const store: number[] = []
   let filling: Promise<void> | undefined
-  let unavailable = false
+  let unavailable = process.platform !== 'linux'
 
   const fill = async (): Promise<void> => {
-    const fds = await makeFifos(tempFolder).catch(() => [])
-    unavailable = fds.length === 0
+    const fds = await makePipes().catch(() => [])
+    if (unavailable) fds.splice(0).forEach((fd) => fs.closeSync(fd))
+    unavailable ||= fds.length === 0
     store.push(...fds)
   }
-
   const prepare = (): Promise<void> => (filling ??= fill().finally(() => (filling = undefined)))
 
   return {
@@ -41,8 +44,8 @@ export function createChildPipes(tempFolder: string): ChildPipes {
     async take() {
       // Others may be waiting for the same batch.
       for (let attempts = 0; store.length === 0 && !unavailable && attempts < 64; attempts++) await prepare()
-      const fifo = store.pop()
-      return fifo === undefined ? undefined : openEnds(fifo)
+      const pipe = store.pop()
+      return pipe === undefined ? undefined : openEnds(pipe)
     },
     close() {
       for (const fd of store.splice(0)) fs.closeSync(fd)
@@ -51,42 +54,52 @@ export function createChildPipes(tempFolder: string): ChildPipes {
   }
 }
 
-/** FIFOs without a name, each held by a descriptor. */
-async function makeFifos(tempFolder: string): Promise<number[]> {
-  const { execFile } = await import('node:child_process')
-  const folder = fs.mkdtempSync(path.join(tempFolder, '.sallyport-'))
-  const files = Array.from({ length: BATCH }, (_, index) => path.join(folder, String(index)))
-  const fds: number[] = []
+/** Empty pipes, each held by a descriptor. */
+async function makePipes(): Promise<number[]> {
+  const { spawn } = await import('node:child_process')
+  const shell = spawn('/bin/sh', ['-c', SCRIPT], {
+    stdio: ['pipe', 'pipe', 'ignore'],
+    env: {},
+    timeout: LIMIT_MS,
+    killSignal: 'SIGKILL',
+  })
+  shell.stdin.on('error', () => undefined)
   try {
-    await new Promise<void>((resolve, reject) => {
-      execFile('mkfifo', ['-m', '600', ...files], { env: { PATH: '/usr/bin:/bin' }, timeout: 5_000 }, (error) => {
-        if (error === null) resolve()
-        else reject(error)
-      })
+    await new Promise((resolve, reject) => {
+      shell.once('error', reject)
+      shell.once('close', reject)
+      shell.stdout.once('data', resolve)
     })
-    for (const file of files) {
-      const fd = fs.openSync(file, fs.constants.O_RDWR | fs.constants.O_NONBLOCK | fs.constants.O_NOFOLLOW)
-      if (fs.fstatSync(fd).isFIFO()) fds.push(fd)
-      else fs.closeSync(fd)
-    }
+    return NUMBERS.flatMap((number) => adopt(`/proc/${shell.pid ?? 0}/fd/${number}`))
   } finally {
-    fs.rmSync(folder, { recursive: true, force: true })
+    shell.stdin.destroy()
   }
-  return fds
 }
 
-function openEnds(fifo: number): ChildPipe | undefined {
+function adopt(place: string): readonly number[] {
   try {
-    const readFd = fs.openSync(`/proc/self/fd/${fifo}`, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK)
+    const fd = fs.openSync(place, fs.constants.O_RDWR | fs.constants.O_NONBLOCK)
+    // A shell that keeps its documents in files gives none.
+    if (fs.fstatSync(fd).isFIFO() && fs.readSync(fd, Buffer.alloc(16)) === 2) return [fd]
+    fs.closeSync(fd)
+  } catch {
+    // No /proc, or out of descriptors.
+  }
+  return []
+}
+
+function openEnds(pipe: number): ChildPipe | undefined {
+  try {
+    const readFd = fs.openSync(`/proc/self/fd/${pipe}`, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK)
     try {
-      return { readFd, writeFd: fs.openSync(`/proc/self/fd/${fifo}`, fs.constants.O_WRONLY) }
+      return { readFd, writeFd: fs.openSync(`/proc/self/fd/${pipe}`, fs.constants.O_WRONLY) }
     } catch {
       fs.closeSync(readFd)
     }
   } catch {
-    // Out of descriptors, or no /proc.
+    // Out of descriptors.
   } finally {
-    fs.closeSync(fifo)
+    fs.closeSync(pipe)
   }
   return undefined
 }

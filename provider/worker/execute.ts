@@ -42,7 +42,8 @@ export async function execute(
   } catch (error) {
     const { code, message } = faultOf(error)
     commands.delete(id)
-    return stream.end({ type: 'error', code, error: message })
+    stream.end({ type: 'error', code, error: message })
+    return
   }
   commands.set(id, run)
   stream.onDrain(run.resume)

@@ -1,7 +1,6 @@
 /** Single files and folders: read, write, look, make, move. */
 import fs from 'node:fs'
 import type { Readable } from 'node:stream'
-import { pipeline } from 'node:stream/promises'
 import { native, type Anchor, type Confinement } from './confinement.ts'
 import { Fault } from './fault.ts'
 import { pathText, type RawPath } from './path-text.ts'
@@ -10,7 +9,6 @@ import { pathText, type RawPath } from './path-text.ts'
 export const UPLOAD_PREFIX = '.sallyport-upload-'
 
 const READ_BYTES = 256 * 1024
-const WRITE_BYTES = 1024 * 1024
 const PERMISSIONS = 0o7777
 let uploads = 0
 
@@ -61,9 +59,8 @@ export async function writeFile(
   const { O_CREAT, O_EXCL, O_WRONLY, O_NOFOLLOW } = fs.constants
   const handle = await fs.promises.open(native(temporary), O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW, 0o600)
   try {
-    if (Buffer.isBuffer(bytes)) await handle.writeFile(bytes)
-    else
-      await pipeline(bytes, fs.createWriteStream('', { fd: handle.fd, autoClose: false, highWaterMark: WRITE_BYTES }))
+    // A stream goes piece by piece, each when the one before is written.
+    await handle.writeFile(bytes)
     await handle.chmod(mode ?? (present?.isFile() ? present.mode & PERMISSIONS : 0o644))
     const { size } = await handle.stat()
     await fs.promises.rename(native(temporary), native(place))
@@ -89,7 +86,8 @@ export async function statFile(confinement: Confinement, file: RawPath): Promise
 
 /** Makes a folder and those above it. */
 export async function makeFolder(confinement: Confinement, folder: RawPath): Promise<void> {
-  await using _made = await confinement.openFolder(folder, 'write', true)
+  const { handle } = await confinement.openFolder(folder, 'write', true)
+  await handle.close()
 }
 
 /** Moves within and between the writable roots of one file system; what is at `to` gives way, as with rename(2). */
@@ -109,7 +107,7 @@ async function openTarget(confinement: Confinement, file: RawPath): Promise<{ pa
   if (link === undefined) return target
   await using parent = target.parent
   await using end = await confinement.open(`${parent.via}/${target.name}`, 'write')
-  return confinement.openParent(end.real)
+  return await confinement.openParent(end.real)
 }
 
 function describe(real: RawPath, stats: fs.Stats): FileStat {

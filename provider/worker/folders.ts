@@ -59,7 +59,10 @@ async function* walk(handle: FileHandle, real: RawPath, depth: number): AsyncGen
 async function removeAt(place: RawPath, depth: number): Promise<void> {
   const stats = await fs.promises.lstat(native(place)).catch(ignoreGone)
   if (stats === undefined) return
-  if (!stats.isDirectory()) return void (await fs.promises.unlink(native(place)).catch(ignoreGone))
+  if (!stats.isDirectory()) {
+    await fs.promises.unlink(native(place)).catch(ignoreGone)
+    return
+  }
   const handle = await openFolder(place, true, depth).catch(ignoreGone)
   if (handle === undefined) return
   {

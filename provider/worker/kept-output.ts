@@ -16,7 +16,7 @@ export interface Cursor {
 
 /** The kept output of one process. */
 export interface KeptOutput {
-  push(stream: StreamName, bytes: Buffer): void
+  readonly push: (stream: StreamName, bytes: Buffer) => void
   /** The next piece, and moves on; undefined at the end of what there is. */
   read(cursor: Cursor): KeptPiece | undefined
   /** Bytes that ever came. */

@@ -79,14 +79,19 @@ function askGateway(target: Target, destination: string, timeoutMs: number): Pro
       const status = /^HTTP\/1\.[01] (\d{3})[ \r]/.exec(head)?.[1]
       if (head.includes('\r\n\r\n')) {
         const reason = /^x-deny-reason: ?([a-z_]{1,40})\r$/im.exec(head)?.[1]
-        end(status === undefined ? { error: 'no_http' } : { status: Number(status), ...(reason !== undefined && { reason }) })
+        end(
+          status === undefined
+            ? { error: 'no_http' }
+            : { status: Number(status), ...(reason !== undefined && { reason }) },
+        )
       } else if (head.length > MAX_HEAD_BYTES) end({ error: 'no_http' })
     })
   })
 }
 
 function parseTargets(value: unknown, name: string): readonly Target[] {
-  if (!Array.isArray(value) || value.length > MAX_TARGETS) throw new Fault('bad_request', `\`${name}\` is not a list of at most ${MAX_TARGETS}`)
+  if (!Array.isArray(value) || value.length > MAX_TARGETS)
+    throw new Fault('bad_request', `\`${name}\` is not a list of at most ${MAX_TARGETS}`)
   return value.map(parseTarget)
 }
 

@@ -30,7 +30,10 @@ export async function streamOutput(background: BackgroundProcess, response: http
   for (;;) {
     await writer.catchUp()
     if (stream.closed) return
-    if (background.end !== undefined) return stream.end(resultEvent(background.end, writer.finish()))
+    if (background.end !== undefined) {
+      stream.end(resultEvent(background.end, writer.finish()))
+      return
+    }
     await nextChange()
   }
 }

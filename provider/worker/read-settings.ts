@@ -42,13 +42,14 @@ export function parseSettings(document: unknown): WorkerSettings {
     inheritEnv: fields['inheritEnv'] === true,
     forward: list(fields['forward'] ?? [], 'forward').map(parseForward),
     ...(timeToLiveMs !== undefined && { timeToLiveMs }),
-    tempFolder: text(fields, 'tempFolder') ?? '/tmp',
     announce: fields['announce'] === true,
     endWithStdin: fields['endWithStdin'] === true,
   }
 }
 
 function parseListen(fields: Readonly<Record<string, unknown>>): WorkerSettings['listen'] {
+  const fd = integer(fields, 'fd', 3, 1_023)
+  if (fd !== undefined) return { fd }
   if (fields['path'] === undefined)
     return { host: required(fields, 'host'), port: integer(fields, 'port', 0, 65_535) ?? 2024 }
   const mode = integer(fields, 'mode', 0, 0o777)

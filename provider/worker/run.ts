@@ -33,12 +33,12 @@ export interface Run {
   readonly stdin: Writable | undefined
   /** After its last output. */
   readonly ended: Promise<RunEnd>
-  pause(): void
-  resume(): void
+  readonly pause: () => void
+  readonly resume: () => void
   /** To the process group; nothing once it has ended. */
-  signal(signal: NodeJS.Signals): void
+  readonly signal: (signal: NodeJS.Signals) => void
   /** Kills all of it. */
-  cancel(): void
+  readonly cancel: () => void
 }
 
 /** Where a run gets what it needs. */
@@ -50,9 +50,11 @@ export interface RunOptions {
   readonly onOutput: (stream: StreamName, bytes: Buffer) => void
 }
 
-// After the command's end: what a process it left behind holds open is waited for this long in silence, and this much in noise.
-const QUIET_MS = 50
+// After the command's end its streams may stay open, held by a process that it left behind. What the command itself wrote is read when
+// nothing has come for 100 ms; or else after a second of reading, or as much as no pipe holds. Time in which the reader waits does not count.
+const TICK_MS = 50
 const QUIET_TICKS = 2
+const MAX_TICKS = 20
 const MAX_LATE_BYTES = 2 * 1024 * 1024
 
 // Output of processes that were left behind is read and thrown away, so that they do not die of it; the oldest lose that.
@@ -113,8 +115,9 @@ async function spawnChild(
   const { spawn } = await import('node:child_process')
   if (!fs.statSync(command.cwd, { throwIfNoEntry: false })?.isDirectory())
     throw new Fault('ENOENT', 'the working folder does not exist')
-  return new Promise((resolve, reject) => {
-    const child = spawn(command.file, command.args, {
+  let child: ChildProcess
+  try {
+    child = spawn(command.file, command.args, {
       cwd: command.cwd,
       env: { ...command.env, [MARK]: options.mark },
       // A session and process group of its own: a signal to the group reaches all of it and nothing else.
@@ -125,6 +128,11 @@ async function spawnChild(
         pipes?.stderr.writeFd ?? 'pipe',
       ],
     })
+  } catch (error) {
+    // Node reports some failures by an event and throws others.
+    throw startFault(error as NodeJS.ErrnoException, command.file)
+  }
+  return new Promise((resolve, reject) => {
     child.once('error', (error: NodeJS.ErrnoException) => reject(startFault(error, command.file)))
     child.once('spawn', () => resolve(child))
   })
@@ -255,6 +263,7 @@ function lastOutput(open: Set<Readable>, progress: () => { bytes: number; paused
   const atExit = progress().bytes
   let seen = atExit
   let quiet = 0
+  let ticks = 0
   const finish = (): void => {
     clearInterval(timer)
     for (const stream of open) leaveBehind(stream)
@@ -264,10 +273,14 @@ function lastOutput(open: Set<Readable>, progress: () => { bytes: number; paused
   const timer = setInterval(() => {
     const { bytes, paused } = progress()
     quiet = paused || bytes !== seen ? 0 : quiet + 1
+    ticks += paused ? 0 : 1
     seen = bytes
-    if (quiet >= QUIET_TICKS || bytes - atExit > MAX_LATE_BYTES) finish()
-  }, QUIET_MS)
-  if (open.size === 0) return finish()
+    if (quiet >= QUIET_TICKS || ticks >= MAX_TICKS || bytes - atExit > MAX_LATE_BYTES) finish()
+  }, TICK_MS)
+  if (open.size === 0) {
+    finish()
+    return
+  }
   for (const stream of open)
     stream.once('close', () => {
       if (open.size === 0) finish()

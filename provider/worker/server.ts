@@ -84,46 +84,59 @@ async function route(
     case 'GET /healthz':
       return health(context)
     case 'POST /configure':
-      return void (await configure(context, request))
+      await configure(context, request)
+      return undefined
     case 'POST /probe':
       return probe(await readObject(request))
     case 'POST /execute':
-      return void (await execute(context, request, response))
+      await execute(context, request, response)
+      return undefined
     case 'POST /processes':
       return startProcess(context, request)
     case 'GET /processes/{id}':
       return { id, running: processes.get(id).end === undefined }
     case 'GET /processes/{id}/output':
-      return void (await streamOutput(processes.get(id), response))
+      await streamOutput(processes.get(id), response)
+      return undefined
     case 'GET /processes/{id}/wait':
-      return void (await streamEnd(processes.get(id), response))
+      await streamEnd(processes.get(id), response)
+      return undefined
     case 'POST /processes/{id}/stdin':
-      return void (await feedProcess(processes.get(id), request, queryField(request.url ?? '', 'end') === '1'))
+      await feedProcess(processes.get(id), request, queryField(request.url ?? '', 'end') === '1')
+      return undefined
     case 'POST /processes/{id}/signal':
-      return void (await signalProcess(processes.get(id), request))
+      await signalProcess(processes.get(id), request)
+      return undefined
     case 'GET /files':
-      return void (await sendFile(confinement, request, response))
+      await sendFile(confinement, request, response)
+      return undefined
     case 'PUT /files':
       return receiveFile(confinement, request)
     case 'GET /files/list':
-      return void (await sendList(confinement, request, response))
+      await sendList(confinement, request, response)
+      return undefined
     case 'GET /files/stat':
       return { stat: (await statFile(confinement, pathOf(request))) ?? null }
     case 'POST /files/mkdir':
-      return void (await makeFolder(confinement, pathField(await readObject(request), 'path')))
+      await makeFolder(confinement, pathField(await readObject(request), 'path'))
+      return undefined
     case 'POST /files/remove':
-      return void (await remove(confinement, pathField(await readObject(request), 'path')))
+      await remove(confinement, pathField(await readObject(request), 'path'))
+      return undefined
     case 'POST /files/move': {
       const fields = await readObject(request)
-      return void (await move(confinement, pathField(fields, 'from'), pathField(fields, 'to')))
+      await move(confinement, pathField(fields, 'from'), pathField(fields, 'to'))
+      return undefined
     }
     case 'POST /read-file':
       return readFileJson(confinement, request)
     case 'POST /write-file':
       return writeFileJson(confinement, request)
   }
-  if (request.method === 'DELETE' && first === 'execute' && id !== '' && action === undefined)
-    return void (await cancelCommand(context, id))
+  if (request.method === 'DELETE' && first === 'execute' && id !== '' && action === undefined) {
+    await cancelCommand(context, id)
+    return undefined
+  }
   throw new Fault('no_such_route', 'no such route')
 }
 

@@ -4,8 +4,8 @@
 export interface WorkerSettings {
   /** Bearer that every request must carry: 32 characters or more. It reaches no child. */
   readonly token: string
-  /** Where to listen. A stale socket file is replaced; `mode` is the socket's, `0o600` by default. */
-  readonly listen: { readonly path: string; readonly mode?: number } | { readonly host: string; readonly port: number }
+  /** Where to listen. A stale socket file is replaced; `mode` is the socket's, `0o600` by default. `fd`: a socket that listens already. */
+  readonly listen: { readonly path: string; readonly mode?: number } | { readonly host: string; readonly port: number } | { readonly fd: number }
   /**
    * Folders that file requests may touch, by real path; the innermost root decides whether it may be written.
    * The first is where relative paths and commands start.
@@ -19,8 +19,6 @@ export interface WorkerSettings {
   readonly forward?: readonly WorkerForward[]
   /** Milliseconds until the worker ends itself and everything it started; wall-clock time, so that a pause counts. None by default. */
   readonly timeToLiveMs?: number
-  /** Folder for what the worker must keep for a moment; `/tmp` by default. */
-  readonly tempFolder?: string
   /** Print the line `ready` to stdout as soon as requests are answered; false by default. */
   readonly announce?: boolean
   /** End when stdin ends, which is when the host's process is gone; needs settings that come from stdin. False by default. */

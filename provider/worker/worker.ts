@@ -26,7 +26,7 @@ export async function startWorker(settings: WorkerSettings, onExpired: () => voi
   // Node's threads start with the first file operation that needs them, and without room for them the process dies: so not later, when children took it all.
   const threads = fs.promises.stat('/')
   const tag = `${process.pid}-${Date.now().toString(36)}`
-  const pipes = createChildPipes(settings.tempFolder ?? '/tmp')
+  const pipes = createChildPipes()
   const confinement = createConfinement(settings.roots)
   const base = { PATH: DEFAULT_PATH, ...(settings.inheritEnv === true && ownEnvironment()) }
   let marks = 0
@@ -84,7 +84,8 @@ async function listen(server: http.Server, listen: WorkerSettings['listen']): Pr
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject)
       server.listen(
-        'path' in listen ? { path: listen.path, backlog: 511 } : { host: listen.host, port: listen.port, backlog: 511 },
+        // Without the mode, which is not the server's.
+        'path' in listen ? { path: listen.path, backlog: 511 } : { ...listen, backlog: 511 },
         () => {
           server.off('error', reject).on('error', () => undefined)
           resolve()
