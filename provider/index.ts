@@ -4,7 +4,14 @@ export { createSandboxProvider } from './create-provider.ts'
 export type { EmbeddedGatewayOptions } from './egress/embedded.ts'
 export type { RemoteGateway } from './egress/remote.ts'
 export { PROBE_DESTINATION } from './probe.ts'
-export type { BackendConfig, ProcessBackendConfig, SandboxProviderOptions } from './provider-options.ts'
+export type {
+  BackendConfig,
+  DockerBackendConfig,
+  PassthroughBackendConfig,
+  ProcessBackendConfig,
+  RunscBackendConfig,
+  SandboxProviderOptions,
+} from './provider-options.ts'
 export type {
   CreateSandboxOptions,
   Sandbox,

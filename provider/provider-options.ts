@@ -2,7 +2,10 @@
 import type { EgressPolicy } from '../policies/index.ts'
 import type { Gateway } from '../proxy/index.ts'
 import type { Backend } from './backend.ts'
+import type { DockerBackendOptions } from './backends/docker.ts'
+import type { PassthroughBackendOptions } from './backends/passthrough.ts'
 import type { ProcessBackendOptions } from './backends/process.ts'
+import type { RunscBackendOptions } from './backends/runsc.ts'
 import type { EmbeddedGatewayOptions } from './egress/embedded.ts'
 import type { RemoteGateway } from './egress/remote.ts'
 
@@ -11,8 +14,27 @@ export interface ProcessBackendConfig extends Omit<ProcessBackendOptions, 'runti
   readonly tier: 'process'
 }
 
+/** Containers of a Docker engine. */
+export interface DockerBackendConfig extends DockerBackendOptions {
+  readonly tier: 'container'
+  readonly runtime: 'docker'
+}
+
+/** Containers under gVisor. */
+export interface RunscBackendConfig extends RunscBackendOptions {
+  readonly tier: 'container'
+  readonly runtime: 'runsc'
+}
+
+/** Plain processes with nothing around them: nothing is enforced, and commands that want to can go round the gateway. */
+export interface PassthroughBackendConfig extends Omit<PassthroughBackendOptions, 'runtimeRoot'> {
+  readonly tier: 'passthrough'
+  /** Takes policies all the same, as a wish; false by default: then any policy but `allow-all` is refused. */
+  readonly unsafeUnenforced?: boolean
+}
+
 /** Every backend of this version. */
-export type BackendConfig = ProcessBackendConfig
+export type BackendConfig = ProcessBackendConfig | DockerBackendConfig | RunscBackendConfig | PassthroughBackendConfig
 
 /** Options of `createSandboxProvider`. */
 export interface SandboxProviderOptions {

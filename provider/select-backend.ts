@@ -1,6 +1,9 @@
 /** The backend that a configuration names. */
 import type { Backend } from './backend.ts'
+import { createDockerBackend } from './backends/docker.ts'
+import { createPassthroughBackend } from './backends/passthrough.ts'
 import { createProcessBackend } from './backends/process.ts'
+import { createRunscBackend } from './backends/runsc.ts'
 import type { BackendConfig } from './provider-options.ts'
 
 /** A backend, and whether its caller puts up with policies that nothing enforces. */
@@ -12,11 +15,25 @@ export interface SelectedBackend {
 /** @throws SandboxError of the backend; TypeError for none of them */
 export function selectBackend(config: BackendConfig | Backend, runtimeRoot: string): SelectedBackend {
   if ('start' in config) return { backend: config, unsafeUnenforced: false }
-  const { tier, ...options } = config
-  switch (tier) {
-    case 'process':
-      return { backend: createProcessBackend({ ...options, runtimeRoot }), unsafeUnenforced: false }
-    default:
-      throw new TypeError(`\`${String(tier)}\` is no tier of sandboxes`)
+  if (config.tier === 'passthrough') {
+    const { tier: _tier, unsafeUnenforced = false, ...options } = config
+    return { backend: createPassthroughBackend({ ...options, runtimeRoot }), unsafeUnenforced }
   }
+  return { backend: enforcing(config, runtimeRoot), unsafeUnenforced: false }
+}
+
+function enforcing(config: Exclude<BackendConfig, { readonly tier: 'passthrough' }>, runtimeRoot: string): Backend {
+  if (config.tier === 'process') {
+    const { tier: _tier, ...options } = config
+    return createProcessBackend({ ...options, runtimeRoot })
+  }
+  // Whoever writes no TypeScript may say anything.
+  if ((config.tier as string) !== 'container') throw new TypeError(`\`${String(config.tier)}\` is no tier of sandboxes: \`process\`, \`container\` or \`passthrough\``)
+  if (config.runtime === 'docker') {
+    const { tier: _tier, runtime: _runtime, ...options } = config
+    return createDockerBackend(options)
+  }
+  if ((config.runtime as string) !== 'runsc') throw new TypeError(`\`${String(config.runtime)}\` is no runtime of containers: \`docker\` or \`runsc\``)
+  const { tier: _tier, runtime: _runtime, ...options } = config
+  return createRunscBackend(options)
 }
