@@ -49,6 +49,7 @@ export const EXIT_SAME_KERNEL = 71
 const PROBE_MS = 1_000
 const FIRST_RETRY_MS = 20
 const LAST_RETRY_MS = 1_000
+const STEADY_MS = 2_000
 const CONNECT_PATIENCE_MS = 15_000
 
 /** Where it is mounted. Imported by anybody else, it does nothing by itself. */
@@ -104,11 +105,12 @@ function listen({ listen, connect, hello }: LinkListener): Promise<void> {
 
 function keepDialling(dialer: LinkDialer, retryMs: number): void {
   const outer = dial(dialer.dial)
-  let delayMs = retryMs
-  const again = (): void => void setTimeout(() => keepDialling(dialer, Math.min(delayMs * 2, LAST_RETRY_MS)), delayMs)
-  outer.once('connect', () => {
-    delayMs = FIRST_RETRY_MS
-  })
+  const startedAtMs = performance.now()
+  const again = (): void => {
+    // One that is always taken and dropped at once, as by a relay whose host is gone, is no better than one that is refused.
+    const delayMs = performance.now() - startedAtMs > STEADY_MS ? FIRST_RETRY_MS : retryMs
+    setTimeout(() => keepDialling(dialer, Math.min(delayMs * 2, LAST_RETRY_MS)), delayMs)
+  }
   outer.once('error', () => undefined)
   outer.once('close', again)
   outer.once('readable', () => {

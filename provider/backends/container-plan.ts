@@ -81,7 +81,6 @@ export function planSandbox(input: ContainerPlanInput): ContainerPlan {
       env: { HOME: rootDir, ...image.env, ...request.env },
       ...(channel.kind !== 'dial-tcp' && { forward: [{ ...INSIDE_PROXY, path: INSIDE.gatewaySocket }] }),
       ...(request.timeoutMs !== undefined && { timeToLiveMs: request.timeoutMs }),
-      tempFolder: '/tmp',
     },
     create: {
       Image: options.image,

@@ -9,7 +9,7 @@ import { LINK_FILE, planRelay, RELAY_PORTS } from './container-plan.ts'
 import type { Toolbox } from './container-toolbox.ts'
 import { startContainer } from './docker-container.ts'
 import type { DockerEngine, EngineFacts, ImageFacts } from './docker-engine.ts'
-import { createNetwork, findOuterNetwork } from './docker-network.ts'
+import { createNetwork, findOuterNetworks, type OuterNetwork } from './docker-network.ts'
 import { createSecret, helloOf, type LinkHost, listenTcpLink } from './link-host.ts'
 
 /** A relay that runs. */
@@ -54,11 +54,9 @@ export async function openRelay(
   const { docker, attempt } = engine
   const about = { image: options.options.image, name: `${name}-relay` }
   const network = await attempt({ action: 'create the network', name }, () => createNetwork(docker, facts, { name, labels: labels('network') }))
-  const outer = await attempt({ action: 'look for the way to the host' }, () => findOuterNetwork(docker, facts))
   const secret = createSecret()
-  const host = await listenTcpLink({ host: outer.listenHost, port: 0, secret, gatewaySocket: gatewaySocketOf(runtimeFolder) }).catch((cause: unknown) => {
-    throw new SandboxError('SALLYPORT_SANDBOX_BACKEND_FAILED', `can not listen on ${outer.listenHost}, where a relay would reach this process; use \`network: 'none'\``, { cause })
-  })
+  const outers = await attempt({ action: 'look for the way to the host' }, () => findOuterNetworks(docker))
+  const { outer, host } = await listenAtFirst(outers, { secret, gatewaySocket: gatewaySocketOf(runtimeFolder) })
   undo('relay listener', host.close)
 
   const folder = path.join(runtimeFolder, 'relay')
@@ -99,6 +97,21 @@ export async function openRelay(
       .filter((each) => each !== address)
       .flatMap((each) => [host.port, ...PROBED_PORTS].map((port) => ({ host: each, port }))),
   }
+}
+
+async function listenAtFirst(
+  outers: readonly OuterNetwork[],
+  options: { readonly secret: string; readonly gatewaySocket: string },
+): Promise<{ readonly outer: OuterNetwork; readonly host: LinkHost }> {
+  let cause: unknown
+  for (const outer of outers) {
+    try {
+      return { outer, host: await listenTcpLink({ ...options, host: outer.listenHost, port: 0 }) }
+    } catch (error) {
+      cause = error
+    }
+  }
+  throw new SandboxError('SALLYPORT_SANDBOX_BACKEND_FAILED', "can not listen where a relay would reach this process; use `network: 'none'`", { cause })
 }
 
 /** Listens again where the relay of a running sandbox expects it. @throws SandboxError when another process listens there */

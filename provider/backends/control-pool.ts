@@ -24,7 +24,7 @@ const MAX_WAITING = 1024
 
 /** An empty pool. `patienceMs`: how long to wait for a connection. */
 export function createControlPool(patienceMs: number): ControlPool {
-  const idle = new Set<net.Socket>()
+  const idle = new Map<net.Socket, () => void>()
   const waiting = new Set<(socket: net.Socket | undefined) => void>()
   const { promise: ready, resolve: becomeReady } = Promise.withResolvers<void>()
   let closed = false
@@ -37,12 +37,18 @@ export function createControlPool(patienceMs: number): ControlPool {
       if (closed || (next === undefined && idle.size >= MAX_IDLE)) return void socket.destroy()
       becomeReady()
       if (next !== undefined) return next(socket)
-      idle.add(socket)
-      socket.once('close', () => idle.delete(socket))
+      // Whoever speaks before it is asked, or hangs up, is of no use.
+      const leave = (): void => {
+        idle.delete(socket)
+        socket.destroy()
+      }
+      idle.set(socket, leave)
+      socket.on('readable', leave).once('close', leave)
     },
     take: async () => {
-      for (const socket of idle) {
+      for (const [socket, leave] of idle) {
         idle.delete(socket)
+        socket.off('readable', leave).off('close', leave)
         if (socket.writable && socket.readable) return socket
       }
       if (closed || waiting.size >= MAX_WAITING) throw lost()
@@ -59,12 +65,15 @@ export function createControlPool(patienceMs: number): ControlPool {
     },
     close: () => {
       closed = true
-      for (const socket of idle) socket.destroy()
+      for (const leave of idle.values()) leave()
       for (const settle of waiting) settle(undefined)
     },
   }
 }
 
 function lost(): SandboxError {
-  return new SandboxError('SALLYPORT_SANDBOX_CONNECTION_LOST', 'the sandbox does not answer: it has no connection open to its host')
+  return new SandboxError(
+    'SALLYPORT_SANDBOX_CONNECTION_LOST',
+    'the sandbox does not answer: it has no connection open to its host',
+  )
 }

@@ -61,12 +61,14 @@ export async function createNetwork(
   }
 }
 
-/** Where the host and a relay meet. */
-export async function findOuterNetwork(docker: Docker, facts: EngineFacts): Promise<OuterNetwork> {
+/** Where the host and a relay may meet; the first at which this process can listen is right. */
+export async function findOuterNetworks(docker: Docker): Promise<readonly OuterNetwork[]> {
   const address = await outerAddress(docker)
-  if (process.platform === 'linux' && address !== undefined && !/desktop/i.test(facts.system)) return { listenHost: address, relayHost: address }
-  // The engine runs in a virtual machine, which carries this name to the host's loopback.
-  return { listenHost: '127.0.0.1', relayHost: 'host.docker.internal' }
+  return [
+    ...(address === undefined ? [] : [{ listenHost: address, relayHost: address }]),
+    // The engine runs elsewhere, as Docker Desktop does in a virtual machine, which carries this name to the host's loopback.
+    { listenHost: '127.0.0.1', relayHost: 'host.docker.internal' },
+  ]
 }
 
 /** Waits for endpoints that are still being taken away. */
@@ -84,17 +86,22 @@ export async function removeNetwork(docker: Docker, id: string): Promise<void> {
   }
 }
 
+/** The host's on the engine's own bridge. Old engines don't name it before the first container; it is the first of the subnet then. */
 async function outerAddress(docker: Docker): Promise<string | undefined> {
-  const found = (await docker.getNetwork('bridge').inspect().catch(() => undefined)) as NetworkReply | undefined
-  return found?.IPAM?.Config?.find(({ Gateway }) => Gateway?.includes('.') === true)?.Gateway
+  const found = (await docker.getNetwork('bridge').inspect()) as NetworkReply
+  const config = found.IPAM?.Config?.find(({ Subnet }) => Subnet?.includes('.') === true)
+  return config?.Gateway ?? (config?.Subnet === undefined ? undefined : firstOf(config.Subnet))
 }
 
 /** Besides what the engine calls the gateway, the first address: engines have put themselves there without saying so. */
 function withFirst(subnet: string, gateway: string | undefined): readonly string[] {
-  const base = subnet.split('/', 1)[0] ?? ''
-  const first = base.replace(/\d+$/, (last) => String(Number(last) + 1))
   // A gateway in CIDR notation was seen, too.
-  return [first, ...(gateway === undefined || gateway === '' ? [] : [gateway.split('/', 1)[0] ?? gateway])]
+  return [firstOf(subnet), ...(gateway === undefined || gateway === '' ? [] : [gateway.split('/', 1)[0] ?? gateway])]
+}
+
+function firstOf(subnet: string): string {
+  const [base = ''] = subnet.split('/', 1)
+  return base.replace(/\d+$/, (last) => String(Number(last) + 1))
 }
 
 /** This machine's, as far as this process sees them. */

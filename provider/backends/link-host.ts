@@ -32,7 +32,7 @@ const MAX_CONNECTIONS = 1_024
 export async function listenUnixLink(path: string): Promise<LinkHost> {
   const pool = createControlPool(PATIENCE_MS)
   await rm(path, { force: true })
-  const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true }, pool.add)
+  const server = net.createServer({ allowHalfOpen: true }, pool.add)
   await listen(server, { path })
   // Whoever runs inside is somebody else; the folder above is the user's alone.
   await chmod(path, 0o666)
@@ -57,7 +57,11 @@ export async function listenTcpLink(options: {
   })
   await listen(server, { host, port })
   const address = server.address()
-  return { pool, port: typeof address === 'object' && address !== null ? address.port : port, close: () => close(server, pool) }
+  return {
+    pool,
+    port: typeof address === 'object' && address !== null ? address.port : port,
+    close: () => close(server, pool),
+  }
 }
 
 /** Reads up to the first line end, byte by byte from the buffer, and leaves the rest where it is. */
