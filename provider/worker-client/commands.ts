@@ -93,7 +93,7 @@ async function execute(link: Link, command: WorkerCommand, options: ExecuteOptio
       path: '/execute',
       headers: { 'content-type': COMMAND_TYPE },
       body: commandBody(wanted, stdin),
-      patient: true,
+      answers: 'at-once',
       signal: cut.signal,
     }
     const result = await collect(events(link, request), limit, onOutput)
@@ -127,7 +127,7 @@ async function feed(link: Link, id: string, data: WorkerBytes, query: string): P
     path: pathOf(id, `/stdin${query}`),
     headers,
     body: bytesOf(data),
-    patient: true,
+    answers: 'when-read',
   })
 }
 

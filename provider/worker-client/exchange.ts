@@ -17,8 +17,8 @@ export interface ExchangeRequest {
   readonly headers?: Readonly<Record<string, string>>
   /** Sent piece by piece, as fast as the worker takes it. */
   readonly body?: Iterable<Uint8Array> | AsyncIterable<Uint8Array>
-  /** The worker may take its time with the body: a process reads when it likes. */
-  readonly patient?: boolean
+  /** When the worker says something: once it has the body, at once (while the body still goes), or when a process has read the body. */
+  readonly answers?: 'after-body' | 'at-once' | 'when-read'
   readonly signal?: AbortSignal | undefined
 }
 
@@ -55,6 +55,7 @@ export async function exchange(link: Link, request: ExchangeRequest): Promise<Re
   const stop = (): void => request.signal?.removeEventListener('abort', abort)
   outgoing.once('close', stop)
 
+  const { answers = 'after-body' } = request
   let refused = false
   let failure: unknown
   const head = new Promise<http.IncomingMessage>((resolve, reject) => {
@@ -69,16 +70,15 @@ export async function exchange(link: Link, request: ExchangeRequest): Promise<Re
   // It may fail while the body is still being sent.
   head.catch(() => undefined)
   try {
-    const sent = send(outgoing, request, link.silenceMs, () => refused)
+    const sent = send(outgoing, request, answers === 'after-body' ? link.silenceMs : undefined, () => refused)
     sent.catch((error: unknown) => {
       failure = error
       outgoing.destroy()
     })
     // A refusal may come before the body is through; a streamed reply, while it still goes.
-    const response = await Promise.race([
-      head,
-      sent.then(() => (request.patient === true ? head : inTime(head, outgoing, link.silenceMs))),
-    ])
+    const due = answers === 'at-once' ? Promise.resolve() : sent
+    const inDue = due.then(() => (answers === 'when-read' ? head : inTime(head, outgoing, link.silenceMs)))
+    const response = await Promise.race([head, inDue])
     return replyOf(response, outgoing, link.silenceMs, (error) => reasonOf(failure ?? error, request.signal))
   } catch (error) {
     outgoing.destroy()
@@ -129,15 +129,15 @@ async function connect(link: Link): Promise<net.Socket> {
 
 async function send(
   outgoing: http.ClientRequest,
-  { body, patient }: ExchangeRequest,
-  silenceMs: number,
+  { body }: ExchangeRequest,
+  limitMs: number | undefined,
   isRefused: () => boolean,
 ): Promise<void> {
   if (body === undefined) return void outgoing.end()
   const pieces = sourceOf(body)
   for await (const piece of pieces) {
     if (outgoing.destroyed || isRefused()) return
-    if (!outgoing.write(piece)) await drained(outgoing, patient === true ? undefined : silenceMs)
+    if (!outgoing.write(piece)) await drained(outgoing, limitMs)
   }
   outgoing.end()
 }

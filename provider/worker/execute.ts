@@ -47,8 +47,13 @@ export async function execute(
   }
   commands.set(id, run)
   stream.onDrain(run.resume)
-  stream.onAbandoned(run.cancel)
-  if (stream.closed) run.cancel()
+  const abandon = (): void => {
+    run.cancel()
+    // What is still in the pipes must be read for the end to come.
+    run.resume()
+  }
+  stream.onAbandoned(abandon)
+  if (stream.closed) abandon()
   feed(run, wanted, request)
   const end = await run.ended
   commands.delete(id)
@@ -61,7 +66,7 @@ export async function cancelCommand(context: WorkerContext, id: string): Promise
   const run = context.commands.get(id)
   if (run === undefined) throw new Fault('no_such_process', 'no such command runs')
   run.cancel()
-  await run.ended
+  await run.exited
 }
 
 /** The event of an end. */

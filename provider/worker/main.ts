@@ -14,7 +14,9 @@ while :; do
   kill -0 $worker 2>/dev/null || exit $status
 done`
 const SHELL = '/bin/sh'
+const O_CLOEXEC = 0o2000000
 
+closeInherited()
 const [source] = process.argv.slice(2).filter((argument) => argument !== '--init')
 if (source === undefined) {
   fs.writeSync(2, 'usage: worker [--init] SETTINGS\n')
@@ -38,6 +40,20 @@ async function start(source: string): Promise<void> {
   } catch (error) {
     fs.writeSync(2, `worker: ${error instanceof Error ? error.message : 'cannot start'}\n`)
     process.exit(1)
+  }
+}
+
+/** Closes what whoever started this process left open and would now leave to every child: Node marks its own descriptors, and only low foreign ones. */
+function closeInherited(): void {
+  if (!fs.existsSync('/proc/self/fdinfo')) return
+  for (const fd of fs.readdirSync('/proc/self/fd').map(Number)) {
+    if (fd <= 2) continue
+    try {
+      const flags = /^flags:\s*(\d+)/m.exec(fs.readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8'))?.[1]
+      if (flags !== undefined && (parseInt(flags, 8) & O_CLOEXEC) === 0) fs.closeSync(fd)
+    } catch {
+      // The descriptor of the list itself is gone by now.
+    }
   }
 }
 

@@ -31,6 +31,8 @@ export interface RunEnd {
 export interface Run {
   /** Undefined when it reads nothing. */
   readonly stdin: Writable | undefined
+  /** When no process of the group is left, whether its output was read or not. */
+  readonly exited: Promise<void>
   /** After its last output. */
   readonly ended: Promise<RunEnd>
   readonly pause: () => void
@@ -212,12 +214,15 @@ function follow(
     stream.on('close', () => open.delete(stream))
   }
 
+  let setGone: () => void = () => undefined
+  const gone = new Promise<void>((resolve) => (setGone = resolve))
   const ended = new Promise<RunEnd>((resolve) => {
     child.once('exit', (exitCode, signal) => {
       exited = true
       clearTimeout(deadline)
       // What slipped out of the group while it was killed.
       if (timedOut || cancelled) killTree(undefined, options.mark)
+      setGone()
       streams.stdin?.destroy()
       const durationMs = Math.round(performance.now() - startedMs)
       const number = signal === null ? 0 : os.constants.signals[signal]
@@ -238,6 +243,7 @@ function follow(
 
   return {
     stdin: streams.stdin,
+    exited: gone,
     ended,
     pause() {
       paused = true

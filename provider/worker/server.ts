@@ -46,7 +46,7 @@ export function createServer(context: WorkerContext, token: string): http.Server
       response.on('error', () => undefined)
       const known = isSame(Buffer.from(request.headers.authorization ?? '', 'latin1'), bearer)
       if (known) strangers.delete(request.socket)
-      const answer = known ? route(context, request, response) : Promise.resolve(answerStranger(request))
+      const answer = known ? route(context, request, response) : answerStranger(request)
       answer.then(
         (body) => {
           if (!response.headersSent) reply(request, response, body === undefined ? 204 : 200, body)
@@ -161,9 +161,9 @@ async function configure(context: WorkerContext, request: http.IncomingMessage):
 }
 
 /** A platform's probe may know that the worker lives, and nothing more. */
-function answerStranger(request: http.IncomingMessage): object {
-  if (request.method === 'GET' && request.url === '/healthz') return { status: 'ok' }
-  throw new Fault('unauthorized', 'the bearer is missing or wrong')
+function answerStranger(request: http.IncomingMessage): Promise<object> {
+  if (request.method === 'GET' && request.url === '/healthz') return Promise.resolve({ status: 'ok' })
+  return Promise.reject(new Fault('unauthorized', 'the bearer is missing or wrong'))
 }
 
 function reply(

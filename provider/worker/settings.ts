@@ -5,7 +5,10 @@ export interface WorkerSettings {
   /** Bearer that every request must carry: 32 characters or more. It reaches no child. */
   readonly token: string
   /** Where to listen. A stale socket file is replaced; `mode` is the socket's, `0o600` by default. `fd`: a socket that listens already. */
-  readonly listen: { readonly path: string; readonly mode?: number } | { readonly host: string; readonly port: number } | { readonly fd: number }
+  readonly listen:
+    | { readonly path: string; readonly mode?: number }
+    | { readonly host: string; readonly port: number }
+    | { readonly fd: number }
   /**
    * Folders that file requests may touch, by real path; the innermost root decides whether it may be written.
    * The first is where relative paths and commands start.
