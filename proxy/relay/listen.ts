@@ -5,7 +5,7 @@ import tls from 'node:tls'
 import { SallyportError } from '../../policies/error.ts'
 import { closeServers, handOver, type ListenCommon, type Listener, openServer, type TlsMaterial } from './listener.ts'
 
-export type { ListenCommon, Listener, ListenFault, TlsMaterial } from './listener.ts'
+export type { ListenCommon, Listener, TlsMaterial } from './listener.ts'
 export { listenUnix, type ListenUnixOptions } from './listen-unix.ts'
 
 /** A TCP port. */
