@@ -2,6 +2,7 @@
  * The life of one connection, from what its dialect read to the moment its bytes may flow:
  * destination → identity → decide(name) → limits → resolve → decide(addresses) → dial(permit) → record.
  * Every step is a function of its own file; what each refuses comes back as a value, and a fault in any of them is a refusal.
+ * Resolving and dialling take time: after each, the permission is asked for again, so that none is used that was lost meanwhile.
  */
 import {
   type Allow,
@@ -21,17 +22,15 @@ import type { KnownDestinations } from './known-destinations.ts'
 import type { Reason } from './reasons.ts'
 import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Progress, Refusal } from './request.ts'
 import type { Identified } from './tokens/identify.ts'
-import type { Identity } from './tokens/identity.ts'
 import type { LimitCounters } from './tunnels/limits.ts'
+import { type LiveChecks, lostPermission } from './tunnels/live-checks.ts'
 
 /** What the way of a connection needs of the gateway around it. */
-export interface Gate {
+export interface Gate extends LiveChecks {
   readonly destinations: KnownDestinations
   /** Why nothing new is let out at the moment, such as `draining`; `undefined` in the ordinary case. */
   readonly closedFor: () => Reason | undefined
   readonly identify: (credentials: Credentials, client: ClientInfo) => Identified | Promise<Identified>
-  readonly layersFor: (identity: Identity) => Layers | Promise<Layers>
-  readonly network: () => NetworkRules
   /** `undefined` when an upstream proxy resolves names: then only names and literals are judged. */
   readonly resolver: () => Resolver | undefined
   readonly limits: LimitCounters
@@ -61,7 +60,9 @@ export async function openConnection<T extends { readonly destroy: () => void }>
 ): Promise<Opened<T> | Refusal> {
   const authorized = await authorize(gate, request)
   if (!authorized.ok) return recordRefusal(gate, request, authorized)
-  const dialled = await attempt(gate, request, () => dial(authorized.permit))
+  const dialled = await attempt(gate, request, () =>
+    dialFor(gate, authorized, dial, ({ upstream }) => upstream.destroy()),
+  )
   if (!dialled.ok) {
     authorized.place.release()
     return recordRefusal(gate, request, { ...progressOf(authorized), ...dialled })
@@ -71,6 +72,26 @@ export async function openConnection<T extends { readonly destroy: () => void }>
   dialled.upstream.destroy()
   authorized.place.release()
   return { ...progressOf(authorized), ok: false, reason: 'audit_unavailable' }
+}
+
+/** Dials for a permission, and gives up what was opened when the permission was lost in the meantime. */
+export async function dialFor<R extends { readonly ok: true } | { readonly ok: false }>(
+  gate: Gate,
+  authorized: Authorized,
+  dial: (permit: Permit) => Promise<R>,
+  giveUp: (opened: Extract<R, { readonly ok: true }>) => void,
+): Promise<R | Refusal> {
+  const dialled = await dial(authorized.permit)
+  if (!isOpen(dialled)) return dialled
+  try {
+    const lost = await lostSince(gate, authorized)
+    if (lost === undefined) return dialled
+    giveUp(dialled)
+    return lost
+  } catch (error) {
+    giveUp(dialled)
+    throw error
+  }
 }
 
 /** Everything up to the permit: whether policy and limits let the connection out. Dials nothing and records nothing. */
@@ -109,22 +130,27 @@ async function decideConnection(gate: Gate, request: ConnectionRequest): Promise
   try {
     const found = await judgeAddresses(gate, layers, destination, network)
     if ('reason' in found) return { ...sofar, ...found.progress, ok: false, reason: found.reason }
-    kept = true
     const { permit, ...verdict } = found.allow
-    return {
-      ...sofar,
-      ...found.progress,
-      ok: true,
-      destination,
-      identity,
-      verdict,
-      permit,
-      place,
-      expiresAtMs: who.tunnelExpiresAtMs,
-    }
+    const expiresAtMs = who.tunnelExpiresAtMs
+    const sure = { ok: true, destination, identity, verdict, permit, place, expiresAtMs } as const
+    const authorized: Authorized = { ...sofar, ...found.progress, ...sure }
+    const lost = found.progress.dnsMs === undefined ? undefined : await lostSince(gate, authorized)
+    if (lost) return lost
+    kept = true
+    return authorized
   } finally {
     if (!kept) place.release()
   }
+}
+
+function isOpen<R extends { readonly ok: boolean }>(dialled: R): dialled is Extract<R, { readonly ok: true }> {
+  return dialled.ok
+}
+
+/** The refusal, when a permission was lost since it was given. */
+async function lostSince(gate: Gate, authorized: Authorized): Promise<Refusal | undefined> {
+  const lost = await lostPermission(authorized, gate)
+  return lost && { ...progressOf(authorized), ...lost, ok: false }
 }
 
 /** Resolves the name once and decides on the very addresses that will be dialled. */

@@ -13,7 +13,7 @@ import { openAuditLog } from './audit/log.ts'
 import type { AuditEntry, AuditLog } from './audit/record.ts'
 import { type Clock, systemClock } from './clock.ts'
 import type { Config } from './config/schema.ts'
-import { authorize, type Gate } from './connection.ts'
+import { authorize, dialFor, type Gate } from './connection.ts'
 import { Deadlines } from './deadlines.ts'
 import { createForwarder } from './dialects/forward.ts'
 import { createWayOut } from './egress/way-out.ts'
@@ -32,7 +32,7 @@ import { createIdentifier } from './tokens/identify.ts'
 import { BOUND_ISSUER, type Identity } from './tokens/identity.ts'
 import { openKeys, type OwnKeys } from './tokens/keys.ts'
 import { LimitCounters } from './tunnels/limits.ts'
-import { type LiveChecks, recheck, recheckAll } from './tunnels/live-checks.ts'
+import { recheck, recheckAll } from './tunnels/live-checks.ts'
 import { type Tunnel, TunnelRegistry } from './tunnels/registry.ts'
 import { startTunnel } from './tunnels/start-tunnel.ts'
 
@@ -168,6 +168,11 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
 
   let draining = false
   const closedIdentities = new WeakSet<Identity>()
+  /** Its bound listener is closed, or its issuer is no longer configured. */
+  const isUnknown = (identity: Identity) =>
+    identity.issuer === BOUND_ISSUER
+      ? closedIdentities.has(identity)
+      : !settings().issuers.some(({ issuer }) => issuer === identity.issuer)
   const gate: Gate = {
     destinations: new KnownDestinations(),
     closedFor: () => {
@@ -179,6 +184,8 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       client.bound && closedIdentities.has(client.bound)
         ? { ok: false, reason: 'token_revoked', identity: client.bound }
         : identifier.identify(credentials, client),
+    isRevoked: (identity) => isUnknown(identity) || state.revocations.isRevoked(identity),
+    clock,
     layersFor: (identity) => policies.layersFor(identity),
     network: () => rules.network,
     resolver: () => wayOut.resolver,
@@ -187,17 +194,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     onFault: ({ requestId }, error) =>
       logger.error({ request_id: requestId, fault: faultText(error) }, 'a fault while deciding; refused'),
   }
-  /** Its bound listener is closed, or its issuer is no longer configured. */
-  const isUnknown = (identity: Identity) =>
-    identity.issuer === BOUND_ISSUER
-      ? closedIdentities.has(identity)
-      : !settings().issuers.some(({ issuer }) => issuer === identity.issuer)
-  const checks: LiveChecks = {
-    isRevoked: (identity) => isUnknown(identity) || state.revocations.isRevoked(identity),
-    layersFor: gate.layersFor,
-    network: gate.network,
-  }
-  const recheckTunnels = () => recheckAll(registry, checks)
+  const recheckTunnels = () => recheckAll(registry, gate)
   /** Many policies may change at once: one look at the open tunnels answers all of them, still well within a second. */
   let lookAhead: NodeJS.Timeout | undefined
   const recheckSoon = () => {
@@ -214,7 +211,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
 
   const watch = (tunnel: Tunnel) => {
     registry.add(tunnel)
-    void recheck(tunnel, checks)
+    void recheck(tunnel, gate)
   }
   const newRequestId = requestIds()
   const forwarder = keep(
@@ -223,7 +220,13 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       newRequestId,
       readCredentials: readProxyAuthorization,
       authorize: (request) => authorize(gate, request),
-      dialPlain: (permit) => wayOut.dialPlain(permit),
+      dialPlain: (authorized) =>
+        dialFor(
+          gate,
+          authorized,
+          (permit) => wayOut.dialPlain(permit),
+          ({ socket }) => socket.destroy(),
+        ),
       recordDecision: async (request, outcome, goingOut = {}) => {
         const { authorized, dialled, connectMs } = goingOut
         const whole = outcome.ok || !authorized ? outcome : { ...authorized, ...outcome }

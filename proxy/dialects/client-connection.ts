@@ -158,7 +158,7 @@ export class ClientConnection {
     open?.socket.destroy()
     this.#upstream = undefined
     const dialled: DialledPlain | Refusal = await this.#deps
-      .dialPlain(authorized.permit)
+      .dialPlain(authorized)
       .catch((error: unknown) => this.#fault(error))
     if (!dialled.ok) return { goingOut: { authorized }, failed: { ...progressOf(authorized), ...dialled } }
     const upstream = ownConnection(authorized, dialled)

@@ -5,7 +5,6 @@
 import http from 'node:http'
 import type net from 'node:net'
 
-import type { Permit } from '../../policies/index.ts'
 import type { Clock } from '../clock.ts'
 import type { CloseReason } from '../reasons.ts'
 import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Refusal } from '../request.ts'
@@ -63,7 +62,8 @@ export interface ForwarderDeps {
   readonly readCredentials: (value: string | undefined) => Credentials
   /** Target, identity, limits and policy, up to the decision on the very addresses; writes no audit line. */
   readonly authorize: (request: ConnectionRequest) => Promise<Authorized | Refusal>
-  readonly dialPlain: (permit: Permit) => Promise<DialledPlain | Refusal>
+  /** Opens a socket under the permit, and only under it; refuses when the permission was lost in the meantime. */
+  readonly dialPlain: (authorized: Authorized) => Promise<DialledPlain | Refusal>
   /** Writes the line that says what was decided; `false` when it could not be written and the request must not go out. */
   readonly recordDecision: (
     request: ConnectionRequest,

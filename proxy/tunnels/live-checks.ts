@@ -1,5 +1,13 @@
-/** Whether an open tunnel may stay open, after a revocation, a change of policy or a reload. The rules are those of a new connection. */
-import { type Layers, type NetworkRules, stillAllowed } from '../../policies/index.ts'
+/** Whether what was let out may go on, whenever time has passed or something has changed. The rules are those of a new connection. */
+import {
+  type Deny,
+  type DenyReason,
+  type Layers,
+  type NetworkRules,
+  type Permit,
+  stillAllowed,
+} from '../../policies/index.ts'
+import type { Clock } from '../clock.ts'
 import type { CloseReason } from '../reasons.ts'
 import type { Identity } from '../tokens/identity.ts'
 import type { Tunnel, TunnelRegistry } from './registry.ts'
@@ -9,7 +17,21 @@ export interface LiveChecks {
   readonly isRevoked: (identity: Identity) => boolean
   readonly layersFor: (identity: Identity) => Layers | Promise<Layers>
   readonly network: () => NetworkRules
+  readonly clock: Clock
 }
+
+/** What was let out, for whom and until when. */
+export interface Permission {
+  readonly identity: Identity
+  readonly permit: Permit
+  /** Wall clock, milliseconds. */
+  readonly expiresAtMs: number
+}
+
+/** Why a permission does not hold any more. */
+export type Lost =
+  | { readonly reason: 'token_revoked' | 'token_expired' }
+  | { readonly reason: DenyReason; readonly verdict: Deny; readonly policyVersion: string }
 
 /** Looks at every open tunnel again, and cuts what a new connection would not get. */
 export async function recheckAll(registry: TunnelRegistry, checks: LiveChecks): Promise<void> {
@@ -18,15 +40,32 @@ export async function recheckAll(registry: TunnelRegistry, checks: LiveChecks): 
 
 /** The same for one. A fault while deciding cuts: nothing stays open unchecked. */
 export async function recheck(tunnel: Tunnel, checks: LiveChecks): Promise<void> {
-  const reason = checks.isRevoked(tunnel.identity) ? 'token_revoked' : await lostPermission(tunnel, checks)
-  if (reason) tunnel.relay.cut(reason)
+  // Not behind a policy that may have to be asked for first.
+  if (checks.isRevoked(tunnel.identity)) {
+    tunnel.relay.cut('token_revoked')
+    return
+  }
+  try {
+    const lost = await lostPermission(tunnel, checks)
+    if (lost) tunnel.relay.cut(closeReasonOf(lost))
+  } catch {
+    tunnel.relay.cut('policy_changed')
+  }
 }
 
-async function lostPermission({ identity, permit }: Tunnel, checks: LiveChecks): Promise<CloseReason | undefined> {
-  try {
-    const layers = await checks.layersFor(identity)
-    return stillAllowed(layers, permit.destination, permit.addresses, checks.network()) ? 'policy_changed' : undefined
-  } catch {
-    return 'policy_changed'
-  }
+/** Asks everything again that can have changed since the permission was given; `undefined` while it holds. */
+export async function lostPermission(
+  { identity, permit, expiresAtMs }: Permission,
+  checks: LiveChecks,
+): Promise<Lost | undefined> {
+  const layers = await checks.layersFor(identity)
+  // After the wait, if there was one.
+  if (checks.isRevoked(identity)) return { reason: 'token_revoked' }
+  if (checks.clock.wallMs() >= expiresAtMs) return { reason: 'token_expired' }
+  const verdict = stillAllowed(layers, permit.destination, permit.addresses, checks.network())
+  return verdict && { reason: verdict.reason, verdict, policyVersion: layers.version }
+}
+
+function closeReasonOf({ reason }: Lost): CloseReason {
+  return reason === 'token_revoked' || reason === 'token_expired' ? reason : 'policy_changed'
 }
