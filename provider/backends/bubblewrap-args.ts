@@ -1,6 +1,5 @@
 /** The command line of bubblewrap for one sandbox: a function of what was found out and asked for, with no look at the machine. */
 import { INSIDE, INSIDE_USER } from './inside.ts'
-import type { ResourceLimits } from './limits.ts'
 import type { SystemView } from './system-view.ts'
 
 /** A host folder or file that is shown inside. */
@@ -26,11 +25,9 @@ export interface BubblewrapPlan {
   readonly workingFolder: string
   /** Bytes that `/tmp` and `/dev/shm` may hold, each; undefined where bubblewrap is too old to say it. */
   readonly tempBytes: number | undefined
-  readonly seccompDescriptor: number
-  readonly statusDescriptor: number
 }
 
-/** Options for bubblewrap. They name paths of the host, which the sandbox need not know: so they go by descriptor (`--args`), not by argument list. */
+/** Options for bubblewrap, besides those of a process's life and the filter. */
 export function bubblewrapOptions(plan: BubblewrapPlan): string[] {
   const temporary = (folder: string): string[] => [
     ...(plan.tempBytes === undefined ? [] : ['--size', String(plan.tempBytes)]),
@@ -42,7 +39,6 @@ export function bubblewrapOptions(plan: BubblewrapPlan): string[] {
     ...['user', 'ipc', 'pid', 'net', 'uts'].map((namespace) => `--unshare-${namespace}`),
     // Gone where the kernel has none; what can be seen of groups is not mounted anyway.
     '--unshare-cgroup-try',
-    '--die-with-parent',
     '--new-session',
     ...['--cap-drop', 'ALL'],
     '--clearenv',
@@ -72,27 +68,9 @@ export function bubblewrapOptions(plan: BubblewrapPlan): string[] {
     ...['--remount-ro', '/'],
 
     ...['--chdir', plan.workingFolder],
-    ...['--seccomp', String(plan.seccompDescriptor)],
-    ...['--json-status-fd', String(plan.statusDescriptor)],
   ]
-}
-
-/** What runs inside: the worker, with its settings on standard input. */
-export function insideCommand(limits: ResourceLimits): string[] {
-  return [...underLimits(limits), INSIDE.node, INSIDE.worker, '-']
 }
 
 function readOnly(hostPath: string, path: string): string[] {
   return ['--ro-bind', hostPath, path]
-}
-
-/**
- * A shell that takes the limit on and gives way to what follows. Shells differ in the letter for processes; one that can't set it ends with 125, unless
- * the limit that it has is lower.
- */
-function underLimits({ tasks }: ResourceLimits): string[] {
-  if (tasks === undefined) return []
-  const set = `ulimit -u ${tasks} 2>/dev/null || ulimit -p ${tasks} 2>/dev/null`
-  const isLower = `[ "$(ulimit -H -u 2>/dev/null || ulimit -H -p)" -le ${tasks} ]`
-  return ['/bin/sh', '-c', `${set} || ${isLower} || exit 125\nexec "$@"`, 'sallyport']
 }

@@ -56,6 +56,9 @@ export function findLimitSupport(facts?: CgroupFacts, uid = process.getuid?.()):
   return { method: 'prlimit', memory: false, processes: uid !== 0, place }
 }
 
+/** Of a platform that has none of this. */
+export const NO_LIMITS: LimitSupport = { method: 'prlimit', memory: false, processes: false, place: undefined }
+
 /** What is left open here, for `capabilities.leftOpen`. */
 export function limitGaps(support: LimitSupport): readonly string[] {
   return [

@@ -7,8 +7,9 @@ import { SandboxError } from '../sandbox-error.ts'
 import { startBubblewrap } from './bubblewrap.ts'
 import { type Bubblewrap, findBubblewrap } from './bubblewrap-check.ts'
 import { attachRecorded, listRecorded } from './recorded-sandboxes.ts'
-import { findLimitSupport, limitGaps, type LimitSupport } from './limits.ts'
+import { findLimitSupport, limitGaps, NO_LIMITS, type LimitSupport } from './limits.ts'
 import { type MountOption, resolveMount } from './mounts.ts'
+import { checkSrt, SEATBELT_GAPS, SRT_GAPS, startSrt } from './srt.ts'
 import { readSystemView, type SystemView } from './system-view.ts'
 
 /** What builds the wall. `auto`: bubblewrap on Linux, Seatbelt on macOS. */
@@ -40,33 +41,44 @@ export function createProcessBackend(options: ProcessBackendOptions): Backend {
     options.workingFolder === undefined
       ? undefined
       : resolveMount({ hostPath: options.workingFolder, writable: true }, context)
-  const limits = findLimitSupport()
-  let found: Promise<Bubblewrap> | undefined
+  const limits = engine === 'seatbelt' ? NO_LIMITS : findLimitSupport()
+  const bubblewrap = onceFound(() => findBubblewrap(options.bubblewrapPath))
   let system: SystemView | undefined
-  // Looked for again after a failure: somebody may have installed it.
-  const bubblewrap = (): Promise<Bubblewrap> =>
-    (found ??= findBubblewrap(options.bubblewrapPath).catch((error: unknown) => {
-      found = undefined
-      throw error
-    }))
+  const check = async (): Promise<Bubblewrap | undefined> => {
+    if (engine !== 'bubblewrap') checkSrt()
+    return engine === 'seatbelt' ? undefined : bubblewrap()
+  }
 
   return {
     name: 'process',
     environment: engine === 'seatbelt' ? 'macos-seatbelt' : 'linux-namespace',
-    capabilities: capabilitiesOf(limits),
+    capabilities: capabilitiesOf(engine, limits),
     check: async () => {
-      await bubblewrap()
+      await check()
     },
     start: async (request): Promise<StartedSandbox> => {
+      const found = await check()
+      if (found === undefined || engine !== 'bubblewrap')
+        return startSrt({ bubblewrap: found, limits, mounts, workingFolder, runtimeRoot: options.runtimeRoot }, request)
       system ??= readSystemView()
-      return startBubblewrap({ bubblewrap: await bubblewrap(), system, limits, mounts, workingFolder }, request)
+      return startBubblewrap({ bubblewrap: found, system, limits, mounts, workingFolder }, request)
     },
     list: (): Promise<readonly SandboxInfo[]> => listRecorded(options.runtimeRoot, 'process'),
     attach: (id) => attachRecorded(path.join(options.runtimeRoot, id), 'process'),
   }
 }
 
-function capabilitiesOf(limits: LimitSupport): SandboxCapabilities {
+/** Looked for again after a failure: somebody may have installed it. */
+function onceFound<T>(find: () => Promise<T>): () => Promise<T> {
+  let found: Promise<T> | undefined
+  return () =>
+    (found ??= find().catch((error: unknown) => {
+      found = undefined
+      throw error
+    }))
+}
+
+function capabilitiesOf(engine: Exclude<ProcessEngine, 'auto'>, limits: LimitSupport): SandboxCapabilities {
   return {
     enforcement: 'kernel',
     streaming: true,
@@ -81,6 +93,8 @@ function capabilitiesOf(limits: LimitSupport): SandboxCapabilities {
       'disk space of the working folder and processor time are not limited',
       'the unix sockets that other programs keep in the working folder or in a mount can be connected to',
       'what a command leaves in the working folder is there for the host’s own tools to run: hooks, build files, settings of editors',
+      ...(engine === 'bubblewrap' ? [] : SRT_GAPS),
+      ...(engine === 'seatbelt' ? SEATBELT_GAPS : []),
       ...limitGaps(limits),
     ],
   }

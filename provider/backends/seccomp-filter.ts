@@ -43,10 +43,13 @@ const IPPROTO_UDP = 17
 const TIOCSTI = 0x5412
 const TIOCLINUX = 0x541c
 
+/** Namespaces and mounts, besides what `clone` and `unshare` are asked for by flags. */
+const WALLS: readonly SystemCall[] = [
+  'setns', 'mount', 'umount2', 'pivot_root', 'chroot', 'open_tree', 'open_tree_attr', 'move_mount', 'mount_setattr', 'fsopen', 'fsconfig', 'fsmount', 'fspick',
+] // prettier-ignore
+
 /** Calls that no command needs, and that reach beyond the sandbox or into kernel code that few people look at. */
 const FORBIDDEN: readonly SystemCall[] = [
-  // Namespaces and mounts.
-  'setns', 'mount', 'umount2', 'pivot_root', 'chroot', 'open_tree', 'open_tree_attr', 'move_mount', 'mount_setattr', 'fsopen', 'fsconfig', 'fsmount', 'fspick',
   // Other processes' memory and descriptors. The worker is one of them.
   'ptrace', 'process_vm_readv', 'process_vm_writev', 'process_madvise', 'pidfd_getfd', 'kcmp',
   // Keys of the user's keyrings, which no namespace parts.
@@ -81,8 +84,13 @@ const ABSENT: readonly SystemCall[] = [
  * Sockets are an allowlist: unix; TCP and UDP over IPv4 and IPv6; and NETLINK_ROUTE, with which `getifaddrs()` lists the sandbox's own loopback
  * (servers print it, Node's `os.networkInterfaces()` throws without), and which changes nothing without a capability that nobody inside has.
  * A call of another architecture (32 bits) ends the process: its numbers mean other calls.
+ *
+ * `walls: 'open'` leaves namespaces and mounts alone, for another sandbox that builds its own wall behind this filter.
  */
-export function seccompFilter(architecture: FilterArchitecture): Buffer {
+export function seccompFilter(
+  architecture: FilterArchitecture,
+  { walls = 'shut' }: { readonly walls?: 'shut' | 'open' } = {},
+): Buffer {
   const on = (call: SystemCall, goto: string): Line[] => {
     const value = numberOf(call, architecture)
     return value === undefined ? [] : [{ when: 'equal', value, goto }]
@@ -98,8 +106,13 @@ export function seccompFilter(architecture: FilterArchitecture): Buffer {
     ...on('socket', 'socket'),
     ...on('socketpair', 'socketpair'),
     ...on('ioctl', 'ioctl'),
-    ...on('clone', 'namespaces'),
-    ...on('unshare', 'namespaces'),
+    ...(walls === 'open'
+      ? []
+      : [
+          ...on('clone', 'namespaces'),
+          ...on('unshare', 'namespaces'),
+          ...WALLS.flatMap((call) => on(call, 'forbidden')),
+        ]),
     ...FORBIDDEN.flatMap((call) => on(call, 'forbidden')),
     ...ABSENT.flatMap((call) => on(call, 'absent')),
     { answer: ALLOW },

@@ -24,6 +24,15 @@ const NEEDS = {
   },
   socat: { probe: ['socat', '-V'], reason: 'socat is not installed (Debian: socat)' },
   ripgrep: { probe: ['rg', '--version'], reason: 'ripgrep is not installed (Debian: ripgrep)' },
+  docker: {
+    probe: ['dockerd', '--version'],
+    reason: 'there is no Docker engine (Debian: docker.io, iptables)',
+  },
+  runsc: { probe: ['runsc', '--version'], reason: 'gVisor is not installed (Debian: runsc)' },
+  busybox: {
+    probe: ['sh', '-c', 'busybox --list && ! ldd "$(command -v busybox)"'],
+    reason: 'there is no static busybox to make images of (Debian: busybox-static)',
+  },
 } satisfies Record<string, Need>
 
 /** A `describe` for tests that need all of `needs`. */

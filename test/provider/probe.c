@@ -36,7 +36,7 @@
 #include <unistd.h>
 
 #define PATIENCE_MS 1500
-#define ATTEMPT_SECONDS 10
+#define ATTEMPT_SECONDS 60
 /* Numbers that older headers lack; the same on every processor. */
 #define NR_io_uring_setup 425
 #define NR_open_tree 428

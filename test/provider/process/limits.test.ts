@@ -80,16 +80,16 @@ describeNeeding(['bubblewrap', 'gcc', 'root', 'namespaces'], 'limits of the proc
     if (!findLimitSupport().memory) context.skip('no control group is writable here')
     const { results } = await run(0, { memoryLimitMb: MEMORY_MB }, [
       ['./probe', 'memory|40'],
-      ['./probe', 'memory|400'],
+      ['./probe', 'memory|300'],
       ['echo', 'still here'],
     ])
     expect(parseAttempts(results[0]!.stdout).get('memory|40')).toMatchObject({ open: true })
-    expect(parseAttempts(results[1]!.stdout).get('memory|400')).toMatchObject({ open: false })
+    expect(parseAttempts(results[1]!.stdout).get('memory|300')).toMatchObject({ open: false })
     expect(results[2]).toEqual({ exitCode: 0, stdout: 'still here\n' })
   })
 
   test('without a limit the same programs are not stopped', async () => {
-    const { results } = await run(0, {}, [['./probe', 'tasks|500', 'memory|400']])
+    const { results } = await run(0, {}, [['./probe', 'tasks|500', 'memory|300']])
     expect([...parseAttempts(results[0]!.stdout).values()].map(({ open }) => open)).toEqual([true, true])
   })
 

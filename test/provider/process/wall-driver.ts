@@ -7,10 +7,11 @@ import fs from 'node:fs/promises'
 import net from 'node:net'
 import path from 'node:path'
 import { promisify } from 'node:util'
+import type { ProcessBackendOptions } from '../../../provider/backends/process.ts'
 import { createTestBackend } from './sandboxes.ts'
 
 export interface WallOrder {
-  readonly runtimeRoot: string
+  readonly options: ProcessBackendOptions
   readonly probe: string
   /** `{other}`: runtime folder of the other sandbox. `{pid}`: inside the worker, outside a process of the host. `{marker}`: that process's name. */
   readonly attempts: readonly string[]
@@ -28,7 +29,7 @@ export interface WallReport {
 
 const run = promisify(execFile)
 const order = JSON.parse(process.argv[2] ?? '') as WallOrder
-const backend = await createTestBackend({ runtimeRoot: order.runtimeRoot })
+const backend = await createTestBackend(order.options)
 const marker = `wall-marker-${process.pid}`
 const hostProcess = spawn('sh', ['-c', 'read _', marker], { stdio: ['pipe', 'ignore', 'ignore'] })
 try {

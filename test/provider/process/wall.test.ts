@@ -172,9 +172,9 @@ describeNeeding(['bubblewrap', 'gcc', 'root', 'namespaces'], 'the wall of the pr
     const runtimeRoot = path.join(folder, `run-${uid}`)
     await fs.mkdir(runtimeRoot, { mode: 0o700 })
     await fs.chown(runtimeRoot, uid, uid)
-    const order: WallOrder = { runtimeRoot, probe, attempts: attempts(), inside }
+    const order: WallOrder = { options: { runtimeRoot }, probe, attempts: attempts(), inside }
     const become = uid === 0 ? [] : ['setpriv', '--reuid', String(uid), '--regid', String(uid), '--clear-groups', '--']
-    const [program = '', ...args] = [
+    const [program, ...args] = [
       ...network.inHost,
       ...become,
       process.execPath,

@@ -1,0 +1,181 @@
+/** The life of a worker that bubblewrap shuts in: started under its limits, waited for, on record, ended. What the wall is made of is its caller's. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import path from 'node:path'
+import type { Readable, Writable } from 'node:stream'
+import type { StartedSandbox, StartRequest } from '../backend.ts'
+import type { Bubblewrap } from './bubblewrap-check.ts'
+import { connectControl } from './control-socket.ts'
+import { type LimitSupport, openLimits, type OpenLimits, type ResourceLimits } from './limits.ts'
+import { isChildOf, startTimeOf, writeRecord } from './process-record.ts'
+import { onlyOnce, Output, startsWithin } from './process-start.ts'
+import { afterMs } from './time-to-live.ts'
+
+/** What to start. */
+export interface WalledProcess {
+  readonly bubblewrap: Bubblewrap
+  readonly limits: LimitSupport
+  /** Options of bubblewrap. They name paths of the host, which the sandbox need not know: so they go by descriptor (`--args`), not by argument list. */
+  readonly options: readonly string[]
+  readonly filter: Buffer
+  /** What runs inside. It prints the line `ready` when the worker answers, and ends with its input. */
+  readonly command: readonly string[]
+  /** Its first line of input. */
+  readonly order: object
+  /** The writable folder, inside. */
+  readonly rootDir: string
+  /** The worker's, on the host. */
+  readonly socketPath: string
+}
+
+const FILTER_DESCRIPTOR = 3
+const STATUS_DESCRIPTOR = 4
+const OPTIONS_DESCRIPTOR = 5
+const START_TIMEOUT_MS = 60_000
+const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+
+/** No core files: they are written by the host's own handler, with the host's rights. Then into the groups, and only from in there on. */
+const LAUNCHER =
+  'ulimit -c 0\ngroups=$1\nshift\nwhile [ "$groups" -gt 0 ]; do echo 0 > "$1" || exit 125; shift; groups=$((groups - 1)); done\nexec "$@"'
+
+/** @throws SandboxError `SALLYPORT_SANDBOX_CREATE_FAILED` with the last line that was said */
+export async function startWalled(walled: WalledProcess, request: StartRequest): Promise<StartedSandbox> {
+  const limits = await openLimits(walled.limits, request.id, request)
+  const closeLimits = onlyOnce(limits.close)
+  request.undo('limits', closeLimits)
+  request.signal?.throwIfAborted()
+
+  const child = launch(walled, limits)
+  const exited = new Promise<void>((resolve) => {
+    child.once('close', () => resolve())
+    child.once('error', () => resolve())
+  })
+  // Typed for five descriptors at most.
+  const stdio: readonly unknown[] = child.stdio
+  const status = readStatus(stdio[STATUS_DESCRIPTOR] as Readable)
+  let timeToLive: { readonly cancel: () => void } | undefined
+  const stop = onlyOnce(async () => {
+    timeToLive?.cancel()
+    await end(child, status.latest(), exited)
+    await closeLimits()
+  })
+  request.undo('sandbox', stop)
+
+  const output = new Output(child)
+  const options = [
+    ...walled.options,
+    '--die-with-parent',
+    '--seccomp',
+    String(FILTER_DESCRIPTOR),
+    '--json-status-fd',
+    String(STATUS_DESCRIPTOR),
+  ]
+  feed(stdio[OPTIONS_DESCRIPTOR] as Writable, `${options.join('\0')}\0`)
+  feed(stdio[FILTER_DESCRIPTOR] as Writable, walled.filter)
+  // Stays open: its end is the host's end.
+  feed(child.stdin, `${JSON.stringify(walled.order)}\n`, 'keep open')
+  const [pid] = await startsWithin(
+    START_TIMEOUT_MS,
+    request.signal,
+    output,
+    exited,
+    Promise.all([status.pid, output.ready]),
+  )
+
+  const createdAtMs = Date.now()
+  await writeRecord(request.runtimeFolder, {
+    version: 1,
+    backend: 'process',
+    id: request.id,
+    rootDir: walled.rootDir,
+    pid,
+    startTime: (await startTimeOf(pid)) ?? '',
+    cgroups: [...limits.folders],
+    createdAtMs,
+    ...(request.timeoutMs !== undefined && { expiresAtMs: createdAtMs + request.timeoutMs }),
+    labels: { ...request.labels },
+  })
+  // The worker has this clock too, but a command may have stopped the worker.
+  if (request.timeoutMs !== undefined) timeToLive = afterMs(request.timeoutMs, () => void stop())
+  void exited.then(() => timeToLive?.cancel())
+  return { rootDir: walled.rootDir, connect: () => connectControl(walled.socketPath), ended: exited, stop }
+}
+
+function launch({ bubblewrap, command }: WalledProcess, limits: OpenLimits): ChildProcess {
+  const groups = [String(limits.joinFiles.length), ...limits.joinFiles]
+  const walled = [
+    bubblewrap.path,
+    '--args',
+    String(OPTIONS_DESCRIPTOR),
+    '--',
+    ...underLimits(limits.resourceLimits),
+    ...command,
+  ]
+  return spawn('/bin/sh', ['-c', LAUNCHER, 'sallyport', ...groups, ...walled], {
+    cwd: path.parse(process.execPath).root,
+    // Nothing of the host's environment.
+    env: { PATH },
+    stdio: Array<'pipe'>(OPTIONS_DESCRIPTOR + 1).fill('pipe'),
+    // A Ctrl-C in the terminal is for the host, which then ends its sandboxes in its own way.
+    detached: true,
+  })
+}
+
+/**
+ * A shell that takes the limit on and gives way to what follows. Shells differ in the letter for processes; one that can't set it ends with 125, unless
+ * the limit that it has is lower.
+ */
+export function underLimits({ tasks }: ResourceLimits): string[] {
+  if (tasks === undefined) return []
+  const set = `ulimit -u ${tasks} 2>/dev/null || ulimit -p ${tasks} 2>/dev/null`
+  const isLower = `[ "$(ulimit -H -u 2>/dev/null || ulimit -H -p)" -le ${tasks} ]`
+  return ['/bin/sh', '-c', `${set} || ${isLower} || exit 125\nexec "$@"`, 'sallyport']
+}
+
+/** Bytes for a descriptor of the child. That it is gone shows elsewhere. */
+function feed(stream: Writable | null, bytes: string | Uint8Array, then: 'end' | 'keep open' = 'end'): void {
+  stream?.on('error', () => undefined)
+  stream?.write(bytes)
+  if (then === 'end') stream?.end()
+}
+
+interface Status {
+  /** Number, on the host, of the process with number 1 inside: when it ends, the kernel ends everything in there. */
+  readonly pid: Promise<number>
+  readonly latest: () => number | undefined
+}
+
+/** bubblewrap writes JSON objects; the first says which process it made. */
+function readStatus(stream: Readable): Status {
+  let text = ''
+  let latest: number | undefined
+  const pid = new Promise<number>((resolve) => {
+    stream.on('data', (chunk: Buffer) => {
+      if (latest !== undefined) return
+      text = (text + chunk.toString('latin1')).slice(0, 4096)
+      const found = /"child-pid"\s*:\s*(\d+)\D/.exec(text)?.[1]
+      if (found === undefined) return
+      latest = Number(found)
+      resolve(latest)
+    })
+    stream.on('error', () => undefined)
+  })
+  return { pid, latest: () => latest }
+}
+
+/** Ends the first process inside, with it all others, and waits for bubblewrap, which waits for that. */
+async function end(child: ChildProcess, pid: number | undefined, exited: Promise<void>): Promise<void> {
+  if (child.exitCode === null && child.signalCode === null) {
+    // Not bubblewrap itself, which would be gone before what is inside.
+    if (pid !== undefined && (await isChildOf(pid, child.pid))) kill(pid)
+    else child.kill('SIGKILL')
+  }
+  await exited
+}
+
+function kill(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch {
+    // It ended by itself.
+  }
+}
