@@ -69,7 +69,7 @@ export interface Core {
   readonly serve: (side: Side, client: ClientInfo) => void
   /** Why the gateway should get no new connections at the moment; empty when it should. */
   readonly notReady: () => readonly string[]
-  /** The listeners that must not be reachable through the gateway. */
+  /** The listeners that must not be reachable through the gateway; what is open to one of them is cut. */
   readonly setOwnListeners: (own: readonly OwnListener[]) => void
   /** Kills a bound identity: nothing is let out for it any more, and what is open is cut. */
   readonly revokeBound: (identity: Identity) => Promise<void>
@@ -330,6 +330,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       ),
     setOwnListeners: (own) => {
       rules = compileRuleset(settings(), machineSets.sets, own)
+      recheckSoon()
     },
     revokeBound: async (identity) => {
       closedIdentities.add(identity)

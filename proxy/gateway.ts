@@ -107,7 +107,10 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   return {
     listen: async () => {
       const { proxy, admin: adminListen, tls } = core.config().listen
-      if (adminListen) adminAddress = await admin.listen(adminListen)
+      if (adminListen) {
+        adminAddress = await admin.listen(adminListen)
+        tellListeners()
+      }
       for (const address of proxy) await open(address)
       if (tls) {
         stopWatchingCertificates = watchCertificates(tls, [...listeners.keys()], (outcome) => {

@@ -16,6 +16,8 @@ type TlsFiles = NonNullable<Config['listen']['tls']>
 /** Several `SO_REUSEPORT` listeners share a port, so that a busy event loop accepts more than one connection a turn. */
 const LISTENERS_PER_PORT = 8
 const CERTIFICATE_POLL_MS = 2000
+/** What listens on every address, in canonical form. */
+const WILDCARDS: ReadonlySet<string> = new Set(['0.0.0.0', '::', '::ffff:0.0.0.0'])
 
 /**
  * Opens one address.
@@ -69,7 +71,7 @@ export function ownListeners(addresses: readonly ListeningAddress[]): readonly O
   return addresses.flatMap((address) => {
     if (address.kind === 'unix') return []
     const bound = parseAddress(address.host)
-    const isWildcard = !bound.ok || bound.value.text === '0.0.0.0' || bound.value.text === '::'
+    const isWildcard = !bound.ok || WILDCARDS.has(bound.value.text)
     return [{ addresses: isWildcard ? ('any' as const) : [bound.value], localAddresses, port: address.port }]
   })
 }
