@@ -15,8 +15,8 @@ export interface SandboxExecOptions {
   readonly env?: Readonly<Record<string, string>>
   /** Milliseconds until the whole process group is killed; none by default. */
   readonly timeout?: number
-  /** What the command reads; empty by default, never the host's own. */
-  readonly stdin?: string | Uint8Array
+  /** What the command reads; empty by default, never the host's own. Streamed, of any size. */
+  readonly stdin?: string | Uint8Array | AsyncIterable<Uint8Array>
   /** Kills the whole process group. */
   readonly signal?: AbortSignal
   /** Called with output as it comes, decoded as UTF-8 across chunk boundaries. */
@@ -29,6 +29,8 @@ export interface SandboxExecOptions {
 export interface SandboxOutput {
   readonly stream: 'stdout' | 'stderr'
   readonly data: string
+  /** The very bytes where they are not UTF-8; `data` then has U+FFFD in their place. */
+  readonly bytes?: Uint8Array
 }
 
 /** How a command ended. There is none for a command whose end is not known: that is an error with `outcome: 'unknown'`. */
@@ -51,7 +53,7 @@ export interface SandboxProcess {
   readonly id: string
   /** What it wrote since the beginning (bounded, the end is kept) and writes, until it ends. */
   output(): AsyncIterable<SandboxOutput>
-  write(data: string | Uint8Array): Promise<void>
+  write(data: string | Uint8Array | AsyncIterable<Uint8Array>): Promise<void>
   closeStdin(): Promise<void>
   wait(options?: { readonly signal?: AbortSignal }): Promise<SandboxExecResult>
   /** Sends a signal to the whole process group; `SIGKILL` by default. */

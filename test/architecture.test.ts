@@ -57,6 +57,13 @@ describe('a planted violation is found', () => {
       },
     ],
     [
+      'command-line-by-the-front-door',
+      {
+        'provider/cli/a.ts': "import { b } from '../../proxy/egress/b.ts'\nexport const a = b\n",
+        'proxy/egress/b.ts': 'export const b = 1\n',
+      },
+    ],
+    [
       'no-circle',
       {
         'proxy/a.ts': "import { b } from './b.ts'\nexport const a = () => b\n",

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /** The binary: checks the version of Node before anything is loaded that an old one can't read. */
-import { nodeVersionFault } from './node-version.ts'
+import { nodeVersionFault } from '../../proxy/cli/node-version.ts'
 
 const fault = nodeVersionFault(process.version)
 if (fault === undefined) {

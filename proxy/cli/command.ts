@@ -1,6 +1,6 @@
 /** How commands are declared: each with a description, an example, and an action that gives back its exit code. */
 import { Command, Option } from 'commander'
-import type { ExitCode, Terminal } from './terminal.ts'
+import type { Terminal } from './terminal.ts'
 
 /** Where a command is added, and how it tells its exit code. */
 export interface CommandHost {
@@ -8,7 +8,7 @@ export interface CommandHost {
   /** The group (or the program itself) that commands are added to. */
   readonly parent: Command
   /** Called once, by the command that ran. */
-  readonly onExit: (code: ExitCode) => void
+  readonly onExit: (code: number) => void
 }
 
 /** A command as its file declares it. */
@@ -21,12 +21,14 @@ export interface CommandSpec<Options> {
   readonly options?: readonly Option[]
   /** Also offers `--json`. */
   readonly json?: boolean
-  /** Runs it; `operands` are the arguments, in order (a variadic one is a list). */
+  /** What stands behind the first operand is left as it is, also what looks like an option. */
+  readonly passThrough?: boolean
+  /** Runs it and gives back the exit code; `operands` are the arguments, in order (a variadic one is a list). */
   readonly run: (
     terminal: Terminal,
     options: Options,
     ...operands: readonly (string | undefined)[]
-  ) => Promise<ExitCode> | ExitCode
+  ) => Promise<number> | number
 }
 
 /** Adds a command. */
@@ -34,6 +36,7 @@ export function addCommand<Options extends object>(host: CommandHost, spec: Comm
   const command = host.parent.command(spec.usage).description(spec.description)
   for (const item of spec.options ?? []) command.addOption(item)
   if (spec.json === true) command.addOption(option('--json', 'print JSON'))
+  if (spec.passThrough === true) command.passThroughOptions()
   command.addHelpText('after', examplesText(spec.examples))
   command.action(async (...given: unknown[]) => {
     const operands = given.slice(0, -2) as (string | undefined)[]

@@ -8,14 +8,31 @@ import { addKeysCommands } from './commands/keys.ts'
 import { addPolicyCommands } from './commands/policy.ts'
 import { addServeCommand } from './commands/serve.ts'
 import { addTokenCommands } from './commands/token.ts'
-import { EXIT, processTerminal, reportFault, type ExitCode, type Terminal } from './terminal.ts'
+import type { CommandHost } from './command.ts'
+import type { Examine } from './commands/doctor.ts'
+import { EXIT, processTerminal, reportFault, type Terminal } from './terminal.ts'
+
+/** What a product around the gateway adds to its command line. */
+export interface CommandLineExtension {
+  readonly addCommands: (host: CommandHost) => void
+  /** What `doctor` looks at besides the gateway's own. */
+  readonly examine: Examine
+}
 
 /** Runs one command line, without the program's own name; gives back the exit code and never throws. */
-export async function main(args: readonly string[], terminal: Terminal = processTerminal()): Promise<ExitCode> {
-  let exitCode: ExitCode = EXIT.done
-  const program = createProgram(terminal, (code) => {
-    exitCode = code
-  })
+export async function main(
+  args: readonly string[],
+  terminal: Terminal = processTerminal(),
+  extension?: CommandLineExtension,
+): Promise<number> {
+  let exitCode: number = EXIT.done
+  const program = createProgram(
+    terminal,
+    (code) => {
+      exitCode = code
+    },
+    extension,
+  )
   try {
     await program.parseAsync(args, { from: 'user' })
     return exitCode
@@ -26,7 +43,11 @@ export async function main(args: readonly string[], terminal: Terminal = process
 }
 
 /** All commands; `onExit` is told the exit code of the one that ran. */
-export function createProgram(terminal: Terminal, onExit: (code: ExitCode) => void): Command {
+export function createProgram(
+  terminal: Terminal,
+  onExit: (code: number) => void,
+  extension?: CommandLineExtension,
+): Command {
   const program = new Command('sallyport')
     .description(
       'The guarded exit for code that nobody fully trusts: a proxy that lets out what a token allows, and writes down every decision.',
@@ -34,6 +55,8 @@ export function createProgram(terminal: Terminal, onExit: (code: ExitCode) => vo
     .version(packageVersion(), '-V, --version')
     .exitOverride()
     .showSuggestionAfterError()
+    // So that a command may leave the options behind its first operand to somebody else.
+    .enablePositionalOptions()
     .configureHelp({ sortSubcommands: false })
     .configureOutput({
       writeOut: (text) => terminal.out(text.trimEnd()),
@@ -50,6 +73,7 @@ export function createProgram(terminal: Terminal, onExit: (code: ExitCode) => vo
   addPolicyCommands(host)
   addAuditCommands(host)
   addEnvCommand(host)
-  addDoctorCommand(host)
+  extension?.addCommands(host)
+  addDoctorCommand(host, extension?.examine)
   return program
 }

@@ -7,7 +7,7 @@ import { type Clients, GREETING, startClients, urlOf } from './fixture.ts'
 import { describeWith, pythonInterpreter } from './installed.ts'
 import { runProgram } from './program.ts'
 
-const BIN = path.resolve(import.meta.dirname, '../../proxy/cli/bin.ts')
+const BIN = path.resolve(import.meta.dirname, '../../provider/cli/bin.ts')
 let clients: Clients
 /** Lines for a shell, as the command prints them. */
 let printed: string

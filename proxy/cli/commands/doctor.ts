@@ -1,4 +1,5 @@
 /** `sallyport doctor`: what this machine can run and enforce, and the command that installs what is missing. */
+import type { Environment } from '../../config/environment.ts'
 import { faultText } from '../../config/faults.ts'
 import { ConfigError } from '../../config/load.ts'
 import type { Config } from '../../config/schema.ts'
@@ -14,22 +15,26 @@ interface DoctorOptions {
   readonly json?: true
 }
 
+/** Looks at more than the gateway. */
+export type Examine = (environment: Environment) => Promise<readonly Finding[]>
+
 /** Adds the command. */
-export function addDoctorCommand(host: CommandHost): void {
+export function addDoctorCommand(host: CommandHost, examineMore: Examine = () => Promise.resolve([])): void {
   addCommand<DoctorOptions>(host, {
     usage: 'doctor',
     description: 'say what this machine can run and enforce; exit code 1 when the gateway could not run as configured',
     examples: ['sallyport doctor', 'sallyport doctor --config sallyport.yaml --json'],
     options: [configOption()],
     json: true,
-    run: examine,
+    run: (terminal, options) => examine(terminal, options, examineMore),
   })
 }
 
-async function examine(terminal: Terminal, options: DoctorOptions): Promise<ExitCode> {
+async function examine(terminal: Terminal, options: DoctorOptions, examineMore: Examine): Promise<ExitCode> {
   const { finding, config } = await readConfig(terminal, options.config)
   const findings = [
     ...(await checkMachine(terminal.environment)),
+    ...(await examineMore(terminal.environment)),
     finding,
     ...(config === undefined ? [] : await checkConfigured(config)),
   ]

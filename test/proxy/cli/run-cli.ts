@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { main } from '../../../proxy/cli/main.ts'
 
-const BIN = join(import.meta.dirname, '../../../proxy/cli/bin.ts')
+const BIN = join(import.meta.dirname, '../../../provider/cli/bin.ts')
 
 /** What came of a command. */
 export interface Outcome {

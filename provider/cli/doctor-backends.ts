@@ -1,0 +1,43 @@
+/** What `sallyport doctor` says of sandboxes: which backends work here, what each enforces, and what installs one that is missing. */
+import type { Finding } from '../../proxy/cli/doctor-checks.ts'
+import type { Environment } from '../../proxy/config/environment.ts'
+import type { Backend } from '../backend.ts'
+import { checkRuntimeRoot, defaultRuntimeRoot } from '../runtime-folder.ts'
+import { SandboxError } from '../sandbox-error.ts'
+import { BACKENDS, backendForLooking, type BackendName } from './backends.ts'
+import { installCommand, isInPath } from './install-command.ts'
+
+/** Asks each backend; starts no sandbox. */
+export async function examineBackends(environment: Environment): Promise<readonly Finding[]> {
+  const runtimeRoot = checkRuntimeRoot(defaultRuntimeRoot())
+  return Promise.all(BACKENDS.map((name) => examine(name, runtimeRoot, environment)))
+}
+
+async function examine(name: BackendName, runtimeRoot: string, environment: Environment): Promise<Finding> {
+  const title = `sandboxes: ${name}`
+  try {
+    const backend = backendForLooking(name, runtimeRoot)
+    try {
+      await backend.check()
+    } catch (error) {
+      // The engine is there, and has no image called `none`.
+      if (!(error instanceof SandboxError && error.code === 'SALLYPORT_SANDBOX_IMAGE_MISSING')) throw error
+    }
+    const isEnforced = backend.capabilities.enforcement !== 'none'
+    return { name: title, status: isEnforced ? 'ok' : 'warn', detail: describe(backend) }
+  } catch (error) {
+    const detail = error instanceof Error ? (error.message.split('\n')[0] ?? '') : 'unknown fault'
+    const isInstalled = name !== 'process' || isInPath('bwrap', environment['PATH'] ?? '')
+    const fix = isInstalled ? undefined : installCommand('bubblewrap', environment['PATH'])
+    return { name: title, status: 'missing', detail, ...(fix !== undefined && { fix }) }
+  }
+}
+
+function describe({ capabilities }: Backend): string {
+  const { enforcement, memoryLimit, processLimit, timeToLive } = capabilities
+  if (enforcement === 'none') return 'nothing is enforced; for `allow-all` and `--report` only'
+  const limits = [memoryLimit && 'memory', processLimit && 'processes', timeToLive && 'time'].filter(
+    (each) => each !== false,
+  )
+  return `what goes round the gateway is stopped by the ${enforcement}; limits of ${limits.join(', ')}`
+}

@@ -1,0 +1,22 @@
+/** The whole command line: the gateway's own, and what sandboxes add to it. */
+import { type CommandLineExtension, main as runCommandLine } from '../../proxy/cli/main.ts'
+import type { Terminal } from '../../proxy/cli/terminal.ts'
+import { addMcpCommand } from './commands/mcp.ts'
+import { addRunCommand } from './commands/run.ts'
+import { addSandboxCommands } from './commands/sandbox.ts'
+import { examineBackends } from './doctor-backends.ts'
+
+/** What sandboxes add. */
+export const SANDBOX_COMMANDS: CommandLineExtension = {
+  addCommands: (host) => {
+    addRunCommand(host)
+    addSandboxCommands(host)
+    addMcpCommand(host)
+  },
+  examine: examineBackends,
+}
+
+/** Runs one command line, without the program's own name; gives back the exit code and never throws. */
+export function main(args: readonly string[], terminal?: Terminal): Promise<number> {
+  return runCommandLine(args, terminal, SANDBOX_COMMANDS)
+}
