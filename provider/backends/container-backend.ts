@@ -8,14 +8,16 @@ import { infoOf, LABEL, labelsOf } from './container-labels.ts'
 import { resolveLayout } from './container-layout.ts'
 import { type ContainerOptions, resolveContainerOptions } from './container-options.ts'
 import { type ContainerChannel, DIAL_SOCKET, LINK_FILE, planSandbox, SETTINGS_FILE } from './container-plan.ts'
+import { untilReady } from './container-ready.ts'
 import { openRelay, readRelay, type Relay } from './container-relay.ts'
 import { openToolbox } from './container-toolbox.ts'
 import { connectControl } from './control-socket.ts'
-import { ended, removeContainer, type RunningContainer, startContainer } from './docker-container.ts'
+import { createContainer, ended, removeContainer, type RunningContainer, startContainer } from './docker-container.ts'
 import { type DockerEngine, type EngineFacts, openEngine } from './docker-engine.ts'
 import { DockerError } from './docker-error.ts'
 import { removeNetwork } from './docker-network.ts'
 import { type LinkHost, listenUnixLink } from './link-host.ts'
+import { reachLink, shareLink, type SharedLink } from './link-share.ts'
 
 /** What differs between the two. */
 export interface ContainerKind {
@@ -34,7 +36,6 @@ export interface ContainerKind {
 
 /** One that no caller's file or process needs to be asked about: uid and gid that no host gives to people. */
 const DEFAULT_USER = '10001:10001'
-const POLL_MS = 10
 
 /** A backend for one image. @throws TypeError for a caller's mistake */
 export function createContainerBackend(kind: ContainerKind, given: ContainerOptions): Backend {
@@ -102,7 +103,7 @@ export function createContainerBackend(kind: ContainerKind, given: ContainerOpti
 
       const about = { image: options.image, name, runtime }
       const container = await attempt({ action: 'create the container', ...about }, () =>
-        docker.createContainer({ name, ...plan.create, Labels: { ...labels('sandbox', channel.kind), [LABEL.rootDir]: plan.rootDir } }),
+        createContainer(docker, name, { ...plan.create, Labels: { ...labels('sandbox', channel.kind), [LABEL.rootDir]: plan.rootDir } }),
       )
       let running: RunningContainer
       try {
@@ -113,13 +114,24 @@ export function createContainerBackend(kind: ContainerKind, given: ContainerOpti
         throw error
       }
       try {
-        await untilReady(running, host === undefined ? () => answers(path.join(control, 'worker.sock')) : undefined, host, { kind, options, signal })
+        await untilReady({
+          running,
+          on: host === undefined ? { socketPath: path.join(control, 'worker.sock') } : { ready: host.pool.ready },
+          timeoutMs: options.startTimeoutMs,
+          signal,
+          name: kind.name,
+          advice: kind.advice,
+        })
       } finally {
         running.detach()
       }
       // The socket is there: from now on nobody inside can put another in its place, nor fill the host's disk.
       await chmod(control, 0o755)
-      return sandbox({ kind, engine, id, rootDir: plan.rootDir, runtimeFolder, host, ended: running.ended })
+      const link = host === undefined ? undefined : await shareLink(runtimeFolder, host)
+      return {
+        ...sandbox({ kind, engine, id, rootDir: plan.rootDir, runtimeFolder, link, ended: running.ended }),
+        ...(relay !== undefined && { directTargets: relay.unreachable }),
+      }
     },
 
     list: async () => {
@@ -149,10 +161,11 @@ export function createContainerBackend(kind: ContainerKind, given: ContainerOpti
         if (labels === undefined) return undefined
         const { [LABEL.runtimeFolder]: runtimeFolder = '', [LABEL.rootDir]: rootDir = '', [LABEL.channel]: channel } = labels
         const isRunning = own?.State === 'running'
-        let host: LinkHost | undefined
-        if (isRunning && channel === 'dial-unix') host = await listenUnixLink(path.join(runtimeFolder, 'egress', DIAL_SOCKET))
-        if (isRunning && channel === 'dial-tcp') host = await readRelay(runtimeFolder)
-        return sandbox({ kind, engine, id, rootDir, runtimeFolder, host, ended: own !== undefined && isRunning ? ended(docker.getContainer(own.Id)) : Promise.resolve() })
+        const takeOver = (): Promise<LinkHost> =>
+          channel === 'dial-tcp' ? readRelay(runtimeFolder) : listenUnixLink(path.join(runtimeFolder, 'egress', DIAL_SOCKET))
+        const link = channel === 'socket' ? undefined : reachLink(runtimeFolder, takeOver)
+        const isOver = own === undefined || !isRunning ? Promise.resolve() : ended(docker.getContainer(own.Id))
+        return sandbox({ kind, engine, id, rootDir, runtimeFolder, link, ended: isOver })
       })
     },
   }
@@ -164,19 +177,20 @@ function sandbox(options: {
   readonly id: string
   readonly rootDir: string
   readonly runtimeFolder: string
-  readonly host: LinkHost | undefined
+  /** Where the sandbox dials. */
+  readonly link: SharedLink | undefined
   readonly ended: Promise<void>
 }): StartedSandbox {
-  const { kind, engine, id, rootDir, runtimeFolder, host } = options
+  const { kind, engine, id, rootDir, runtimeFolder, link } = options
   let stopping: Promise<void> | undefined
   const stop = async (): Promise<void> => {
-    await host?.close()
+    await link?.close()
     await removeAll(kind, engine, id)
   }
   return {
     rootDir,
     ended: options.ended,
-    connect: host === undefined ? () => connectControl(path.join(runtimeFolder, 'control', 'worker.sock')) : host.pool.take,
+    connect: link?.connect ?? (() => connectControl(path.join(runtimeFolder, 'control', 'worker.sock'))),
     stop: () => {
       stopping ??= stop().catch((error: unknown) => {
         // So that it can be tried again.
@@ -210,57 +224,6 @@ async function openFolders(runtimeFolder: string): Promise<void> {
   await chmod(runtimeFolder, 0o700)
   await chmod(egress, 0o755)
   await chmod(control, 0o777)
-  await chmod(path.join(egress, 'gateway.sock'), 0o666).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'ENOENT') throw error
-  })
-}
-
-async function untilReady(
-  running: RunningContainer,
-  answers: (() => Promise<boolean>) | undefined,
-  host: LinkHost | undefined,
-  { kind, options, signal }: { readonly kind: ContainerKind; readonly options: { readonly startTimeoutMs: number }; readonly signal: AbortSignal | undefined },
-): Promise<void> {
-  const over = new AbortController()
-  const timeout = AbortSignal.timeout(options.startTimeoutMs)
-  const stopped = new Promise<'stopped'>((resolve) => {
-    for (const each of [timeout, signal]) each?.addEventListener('abort', () => resolve('stopped'), { once: true, signal: over.signal })
-    if (signal?.aborted === true) resolve('stopped')
-  })
-  try {
-    const ready = answers === undefined ? (host?.pool.ready ?? Promise.resolve()) : poll(answers, over.signal)
-    const outcome = await Promise.race([ready.then(() => 'ready' as const), running.ended.then(() => 'ended' as const), stopped])
-    if (outcome === 'ready') return
-    signal?.throwIfAborted()
-    if (outcome === 'stopped') throw new DockerError('sandbox_ended', `the sandbox did not answer within ${options.startTimeoutMs} ms${kind.advice}`)
-    throw endedTooEarly(running.said(), kind)
-  } finally {
-    over.abort()
-  }
-}
-
-/** Nothing but our own programs has run in it yet, so that what it said can be relied on. */
-function endedTooEarly(said: string, kind: ContainerKind): DockerError {
-  if (said.includes('link: from inside these answer')) return new DockerError('network_unsafe', `the sandbox's network is not closed: ${said.slice(said.indexOf('from inside'))}`)
-  if (said.includes('link: the kernel inside')) return new DockerError('runtime_unusable', `the runtime that is registered as ${kind.name} is not gVisor: ${said.slice(said.indexOf('the kernel'))}`)
-  return new DockerError('sandbox_ended', `the sandbox ended as it started${said === '' ? '' : `: \`${said.slice(0, 300)}\``}`)
-}
-
-async function poll(answers: () => Promise<boolean>, signal: AbortSignal): Promise<void> {
-  while (!signal.aborted) {
-    if (await answers()) return
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS))
-  }
-}
-
-function answers(socketPath: string): Promise<boolean> {
-  return connectControl(socketPath).then(
-    (socket) => {
-      socket.destroy()
-      return true
-    },
-    () => false,
-  )
 }
 
 function capabilitiesOf(kind: ContainerKind, network: 'none' | 'internal'): SandboxCapabilities {

@@ -7,7 +7,7 @@ import type { LinkSettings } from './container-link.ts'
 import type { ResolvedContainerOptions } from './container-options.ts'
 import { LINK_FILE, planRelay, RELAY_PORTS } from './container-plan.ts'
 import type { Toolbox } from './container-toolbox.ts'
-import { startContainer } from './docker-container.ts'
+import { createContainer, startContainer } from './docker-container.ts'
 import type { DockerEngine, EngineFacts, ImageFacts } from './docker-engine.ts'
 import { createNetwork, findOuterNetworks, type OuterNetwork } from './docker-network.ts'
 import { createSecret, helloOf, type LinkHost, listenTcpLink } from './link-host.ts'
@@ -20,7 +20,7 @@ export interface Relay {
   readonly address: string
   readonly host: LinkHost
   /** For the sandbox to try before anything else runs in it. */
-  readonly unreachable: LinkSettings['unreachable']
+  readonly unreachable: NonNullable<LinkSettings['unreachable']>
 }
 
 /** Kept in the sandbox's folder, for a process that attaches: the relay knows one place on the host, and it has to be that. */
@@ -77,10 +77,11 @@ export async function openRelay(
 
   // Never under another kernel: it is ours, and a network of gVisor's would be one more thing between.
   const container = await attempt({ action: 'create the relay', ...about }, async () => {
-    const made = await docker.createContainer({
-      name: `${name}-relay`,
-      ...planRelay({ ...options, folder, runtime: undefined, labels: labels('relay'), relayHost: outer.relayHost }),
-    })
+    const made = await createContainer(
+      docker,
+      `${name}-relay`,
+      planRelay({ ...options, folder, runtime: undefined, labels: labels('relay'), relayHost: outer.relayHost }),
+    )
     await docker.getNetwork(network.id).connect({ Container: made.id })
     return made
   })
@@ -120,7 +121,7 @@ export async function readRelay(runtimeFolder: string): Promise<LinkHost> {
     const record = JSON.parse(await readFile(path.join(runtimeFolder, RECORD_FILE), 'utf8')) as RelayRecord
     return await listenTcpLink({ ...record, gatewaySocket: gatewaySocketOf(runtimeFolder) })
   } catch (cause) {
-    throw new SandboxError('SALLYPORT_SANDBOX_CONNECTION_LOST', 'the sandbox can not be attached to: the process that made it still holds its relay', { cause })
+    throw new SandboxError('SALLYPORT_SANDBOX_CONNECTION_LOST', 'the sandbox can not be attached to: another program listens where its relay expects its host', { cause })
   }
 }
 

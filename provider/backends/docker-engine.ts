@@ -1,4 +1,5 @@
 /** One Docker engine: how it is reached, and what is known of it. */
+import http from 'node:http'
 import type Docker from 'dockerode'
 import type { DockerConnection } from './container-options.ts'
 import { DockerError, dockerError, type DockerErrorContext } from './docker-error.ts'
@@ -55,7 +56,13 @@ export async function openEngine(connection: DockerConnection | undefined): Prom
   const { default: Client } = await import('dockerode').catch((cause: unknown) => {
     throw new DockerError('client_missing', 'the container backends need the package `dockerode`: `npm install dockerode`', cause)
   })
-  const docker = new Client(connection)
+  // No connection is kept: an engine that was restarted meanwhile would break the next request.
+  const isLocal = connection === undefined ? /^(unix:|npipe:|$)/.test(process.env['DOCKER_HOST'] ?? '') : 'socketPath' in connection
+  const docker = new Client({
+    // The client would prefer the socket of DOCKER_HOST to a host that it is given.
+    ...(connection !== undefined && { socketPath: undefined, ...connection }),
+    ...(isLocal && { agent: new http.Agent({ keepAlive: false }) }),
+  })
   const where = whereOf(connection)
   const attempt: DockerEngine['attempt'] = async (context, action) => {
     try {

@@ -92,16 +92,21 @@ function isSame(given: string, expected: string): boolean {
 }
 
 function carry(from: net.Socket, gatewaySocket: string): void {
-  const to = net.connect({ path: gatewaySocket, allowHalfOpen: true })
-  for (const [one, other] of [
-    [from, to],
-    [to, from],
+  joinSockets(from, net.connect({ path: gatewaySocket, allowHalfOpen: true }))
+}
+
+/** Carries bytes both ways, half-closes included, until both have ended. */
+export function joinSockets(one: net.Socket, other: net.Socket): void {
+  for (const [from, to] of [
+    [one, other],
+    [other, one],
   ] as const) {
-    one.on('error', () => other.destroy())
-    one.once('close', () => {
-      if (!one.readableEnded) other.destroy()
+    from.on('error', () => to.destroy())
+    from.once('close', () => {
+      // One that ended in order leaves the other to send what it still has.
+      if (!from.readableEnded) to.destroy()
     })
-    one.pipe(other)
+    from.pipe(to)
   }
 }
 
