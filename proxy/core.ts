@@ -179,7 +179,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       if (draining) return 'draining'
       return settings().audit.onFailure === 'deny' && !audit.isWritable() ? 'audit_unavailable' : undefined
     },
-    letsOutUnrecorded: () => settings().audit.onFailure === 'allow',
+    letsOutUnrecorded: () => settings().audit.onFailure === 'allow' && closing === undefined,
     identify: (credentials, client) =>
       client.bound && closedIdentities.has(client.bound)
         ? { ok: false, reason: 'token_revoked', identity: client.bound }
@@ -291,8 +291,9 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       nextWayOut.close()
       throw error
     }
-    // Names that are being resolved the old way may still be answered.
-    setTimeout(wayOut.close, settings().timeouts.dnsSeconds * 1000).unref()
+    // What is being resolved or dialled the old way may still come about.
+    const { dnsSeconds, connectSeconds } = settings().timeouts
+    setTimeout(wayOut.close, Math.max(dnsSeconds, connectSeconds) * 1000).unref()
     wayOut = nextWayOut
     rules = next
     limits.replaceLimits(config.limits)
@@ -309,8 +310,10 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     cutAll()
     for (const side of sides) side.destroy()
     forwarder.close()
+    wayOut.close()
     const deadlineMs = performance.now() + LAST_LINES_MS
-    while (registry.size > 0 && performance.now() < deadlineMs) await new Promise((resolve) => setTimeout(resolve, 10))
+    while ((registry.size > 0 || limits.tunnels > 0) && performance.now() < deadlineMs)
+      await new Promise((resolve) => setTimeout(resolve, 10))
     for (const closePart of closers.toReversed()) await closePart()
   }
   let closing: Promise<void> | undefined

@@ -8,6 +8,8 @@ const MAX_SCANNED_CHARACTERS = 4096
 
 const CUT_MARK = String.raw`\...`
 const REDACTED = '[redacted]'
+/** What the dialects leave of user information. */
+const HIDDEN_USER = '***@'
 
 /** Printable ASCII but for the quote and the backslash: needs no escaping in JSON. */
 const PLAIN = /^[ !#-[\]-~]*$/
@@ -15,10 +17,12 @@ const SUSPECT = /eyJ|sph_|@|basic|bearer/i
 
 /**
  * The raw target (latin1) as the `requested` field shows it: printable ASCII stays, a backslash is doubled, any other byte becomes `\xHH`;
- * what looks like a credential is replaced; at most 512 characters, and a text that was cut ends in `\...`.
+ * what looks like a credential is replaced, and so is whatever stands before an `@`, which no target has; at most 512 characters, and a text that was cut ends in `\...`.
  */
 export function escapeRequested(raw: string): string {
-  const escaped = redactCredentials(raw.slice(0, MAX_SCANNED_CHARACTERS)).replace(/[^ -[\]-~]/g, escapeCharacter)
+  const escaped = redactCredentials(raw.slice(0, MAX_SCANNED_CHARACTERS))
+    .replace(/[^\s/]+/g, hideUser)
+    .replace(/[^ -[\]-~]/g, escapeCharacter)
   if (escaped.length <= MAX_FIELD_CHARACTERS && raw.length <= MAX_SCANNED_CHARACTERS) return escaped
   const room = MAX_FIELD_CHARACTERS - CUT_MARK.length
   // An escape is never cut in two: `\x1` would read as something else.
@@ -44,6 +48,12 @@ export function quoteField(text: string): string {
   if (clean.length > MAX_FIELD_CHARACTERS) clean = clean.slice(0, MAX_FIELD_CHARACTERS - CUT_MARK.length) + CUT_MARK
   if (PLAIN.test(clean)) return `"${clean}"`
   return JSON.stringify(clean).replace(/[\x7f-\uffff]/g, (character) => String.raw`\u` + hex(character, 4))
+}
+
+function hideUser(word: string): string {
+  const at = word.lastIndexOf('@')
+  const isHidden = at === HIDDEN_USER.length - 1 && word.startsWith(HIDDEN_USER)
+  return at === -1 || isHidden ? word : REDACTED + word.slice(at)
 }
 
 function escapeCharacter(character: string): string {

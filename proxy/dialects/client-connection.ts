@@ -39,6 +39,8 @@ export class ClientConnection {
   /** Nothing that comes after this is read as a request. */
   #ending = false
   #draining = false
+  /** Something about this connection was written down. */
+  #recorded = false
   #upstream: UpstreamConnection | undefined
   #exchange: OwnExchange | undefined
 
@@ -99,9 +101,10 @@ export class ClientConnection {
     else this.#socket.destroy()
   }
 
-  /** The socket is closed. */
+  /** The socket is closed. Half a request is all that came of a connection without a line: a reset tells nobody else. */
   closed(): void {
     this.#ending = true
+    if (this.#latest === undefined && !this.#recorded) void this.#record(this.#unread(), refusal('request_malformed'))
     this.#upstream?.socket.destroy()
   }
 
@@ -224,6 +227,7 @@ export class ClientConnection {
   }
 
   #record(request: ConnectionRequest, outcome: Authorized | Refusal, goingOut?: GoingOut): Promise<boolean> {
+    this.#recorded = true
     return this.#deps.recordDecision(request, outcome, goingOut).catch((error: unknown) => {
       this.#deps.onFault?.(error)
       return false

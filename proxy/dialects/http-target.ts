@@ -46,9 +46,15 @@ export function parseAbsoluteTarget(method: string, text: string): AbsoluteTarge
 function faultOf(authority: string, rest: string, hasFragment: boolean): string | undefined {
   if (hasFragment) return 'a fragment is no part of a request'
   if (authority === '') return 'the target has no host'
-  if (authority.includes('@')) return 'user information is no part of a request'
+  if (authority.includes('@') || isCutUser(authority, rest)) return 'user information is no part of a request'
   if (!PATH_AND_QUERY.test(rest)) return 'the path or query holds a character that must be percent-encoded'
   return undefined
+}
+
+/** A password with a slash or question mark in it ends the authority early: what then looks like a port is the beginning of the password. */
+function isCutUser(authority: string, rest: string): boolean {
+  const afterBrackets = authority.slice(authority.lastIndexOf(']') + 1)
+  return rest.includes('@') && afterBrackets.includes(':') && !/:[0-9]*$/.test(afterBrackets)
 }
 
 /** A colon outside brackets is taken for the start of a port, also of an empty one: that is for `parseAuthority` to refuse. */
@@ -68,7 +74,8 @@ function refused(
   detail: string,
   text: string,
 ): AbsoluteTarget {
-  const [, scheme, authority] = ABSOLUTE.exec(text) ?? []
-  const shown = scheme === undefined ? (/^[^?#]*/.exec(text)?.[0] ?? '') : `${scheme}://${authority ?? ''}`
+  const [, scheme, authority, rest] = ABSOLUTE.exec(text) ?? []
+  const known = isCutUser(authority ?? '', rest ?? '') ? '***' : (authority ?? '')
+  const shown = scheme === undefined ? (/^[^?#]*/.exec(text)?.[0] ?? '') : `${scheme}://${known}`
   return { ok: false, reason, detail, requested: shown.replace(/[^/]*@/g, '***@') }
 }

@@ -9,7 +9,7 @@ import type { Dialled } from '../connection.ts'
 import type { DialledPlain } from '../dialects/forward.ts'
 import { Side } from '../relay/side.ts'
 import type { Refusal } from '../request.ts'
-import { dial, type DialFailure } from './dial.ts'
+import { dial, type DialFailure, type DialOptions } from './dial.ts'
 import { parseFixedHosts } from './fixed-hosts.ts'
 import { createResolver, type Resolver } from './resolver.ts'
 import { createUpstream, type Upstream, type UpstreamFailure } from './upstream.ts'
@@ -22,7 +22,7 @@ export interface WayOut {
   readonly dialTunnel: (permit: Permit) => Promise<Dialled<{ readonly upstream: Side; readonly connectMs: number }>>
   /** Opens a socket for plain HTTP requests. */
   readonly dialPlain: (permit: Permit) => Promise<DialledPlain | Refusal>
-  /** Idempotent. */
+  /** Gives up what is being resolved and dialled: refused with `draining`. Idempotent. */
   readonly close: () => void
 }
 
@@ -44,18 +44,44 @@ export function createWayOut(config: Config, clock: Clock, onUpstreamFailure: (f
     timeoutMs: timeouts.dnsSeconds * 1000,
     clock,
   })
-  const options = { timeoutMs: timeouts.connectSeconds * 1000 }
-  if (!network.upstream) {
-    return {
-      resolver,
-      dialTunnel: async (permit) => tunnelOutcome(await dial(permit, { ...options, makeSide: () => Side.outbound() })),
-      dialPlain: async (permit) => plainOutcome(await dial(permit, options)),
-      close: () => resolver.close(),
-    }
+  const closing = new AbortController()
+  const options = { timeoutMs: timeouts.connectSeconds * 1000, signal: closing.signal }
+  /** An abort is a refusal and no fault. */
+  const unlessClosed = <R>(dialling: Promise<R>): Promise<R | { readonly ok: false; readonly reason: 'draining' }> =>
+    dialling.catch((error: unknown) => {
+      if (closing.signal.aborted) return { ok: false, reason: 'draining' } as const
+      throw error
+    })
+  const way = network.upstream
+    ? throughUpstream(openUpstream(network.upstream, resolver), resolver, options, onUpstreamFailure)
+    : direct(resolver, options)
+  return {
+    resolver: way.resolver,
+    dialTunnel: (permit) => unlessClosed(way.dialTunnel(permit)),
+    dialPlain: (permit) => unlessClosed(way.dialPlain(permit)),
+    close: () => {
+      closing.abort()
+      resolver.close()
+    },
   }
-  const upstream = openUpstream(network.upstream, resolver)
+}
+
+function direct(resolver: Resolver, options: DialOptions): Omit<WayOut, 'close'> {
+  return {
+    resolver,
+    dialTunnel: async (permit) => tunnelOutcome(await dial(permit, { ...options, makeSide: () => Side.outbound() })),
+    dialPlain: async (permit) => plainOutcome(await dial(permit, options)),
+  }
+}
+
+function throughUpstream(
+  upstream: Upstream,
+  resolver: Resolver,
+  options: DialOptions,
+  onFailure: (failure: string) => void,
+): Omit<WayOut, 'close'> {
   const told = <R extends { readonly ok: true } | UpstreamFailure>(outcome: R): R => {
-    if (!outcome.ok) onUpstreamFailure(outcome.upstream)
+    if (!outcome.ok) onFailure(outcome.upstream)
     return outcome
   }
   const sides = { makeSide: () => Side.outbound(), adopt: (socket: net.Socket) => Side.adopt(socket) }
@@ -71,7 +97,6 @@ export function createWayOut(config: Config, clock: Clock, onUpstreamFailure: (f
         upstreamProxy: proxyAuthorization === undefined ? {} : { authorization: proxyAuthorization },
       }
     },
-    close: () => resolver.close(),
   }
 }
 
