@@ -76,13 +76,16 @@ function describe(issue: z.core.$ZodIssue, keys: readonly PropertyKey[], documen
       return issue.keys.map((key) => unknownKey(keys, key, known))
     }
     case 'invalid_type':
-      return [
-        fault(
-          keys,
-          'wrong_type',
-          value === undefined ? 'is required' : `expected ${typeName(issue.expected)}, found ${found(value)}`,
-        ),
-      ]
+      return value === undefined
+        ? [fault(keys, 'wrong_type', 'is required')]
+        : [
+            fault(
+              keys,
+              'wrong_type',
+              `expected ${typeName(issue.expected)}, found ${found(value)}`,
+              wrapped(issue.expected, keys, value),
+            ),
+          ]
     case 'invalid_value':
       return [oneOf(keys, issue.values.map(String), value)]
     case 'invalid_union':
@@ -100,7 +103,7 @@ function describe(issue: z.core.$ZodIssue, keys: readonly PropertyKey[], documen
     case 'too_big':
       return [fault(keys, 'too_big', amount('at most', issue.maximum, issue.origin))]
     case 'invalid_format':
-      return [fault(keys, 'bad_form', `${found(value)} is not spelled as it must be`)]
+      return [fault(keys, 'bad_form', ownWords(issue) ?? `${found(value)} is not spelled as it must be`)]
     case 'custom': {
       const hint: unknown = issue.params?.['hint']
       return [fault(keys, 'invalid', issue.message, typeof hint === 'string' ? hint : undefined)]
@@ -130,10 +133,26 @@ function describeUnion(
     .filter((branch) => !branch.some((nested) => nested.path.length === 0 && isWrongKind(nested)))
     .toSorted((left, right) => left.length - right.length)[0]
   if (meant !== undefined) return meant.flatMap((nested) => describe(nested, [...keys, ...nested.path], document))
-  const custom = issue.message.startsWith('Invalid') ? undefined : issue.message
   return [
-    fault(keys, 'wrong_type', custom ?? (value === undefined ? 'is required' : `${found(value)} can not stand here`)),
+    fault(
+      keys,
+      'wrong_type',
+      ownWords(issue) ?? (value === undefined ? 'is required' : `${found(value)} can not stand here`),
+    ),
   ]
+}
+
+/** What the schema itself says of such a fault, where it says anything. */
+function ownWords(issue: z.core.$ZodIssue): string | undefined {
+  return issue.message.startsWith('Invalid') ? undefined : issue.message
+}
+
+/** A word where a list or a section is expected: `ES256` → `[ES256]`, `allow-all` → `{ kind: allow-all }`. */
+function wrapped(expected: string, keys: readonly PropertyKey[], value: unknown): string | undefined {
+  if (typeof value !== 'string' || !/^\w[\w.-]*$/.test(value)) return undefined
+  if (expected === 'array') return `[${value}]`
+  const kinds = schemasAt([...keys, 'kind']).map((schema) => schema.const)
+  return kinds.includes(value) ? `{ kind: ${value} }` : undefined
 }
 
 function isWrongKind(issue: z.core.$ZodIssue): boolean {

@@ -19,7 +19,11 @@ const tls = z
     clientCertificate: z
       .enum(['optional', 'required'])
       .default('optional')
-      .describe('Whether a client without a certificate may connect at all. Only read beside `clientCa`.'),
+      .describe('Whether a client without a certificate may connect at all. `required` needs `clientCa`.'),
+  })
+  .refine(({ clientCa, clientCertificate }) => clientCertificate === 'optional' || clientCa !== undefined, {
+    path: ['clientCertificate'],
+    error: '`required` needs `clientCa`: the authorities whose certificates are accepted',
   })
   .describe('TLS between the client and the gateway. Absent: plain.')
 
@@ -27,14 +31,18 @@ const tls = z
 export const listenSection = z
   .strictObject({
     proxy: z
-      .union([z.literal('off').transform(() => []), listenAddress(), z.array(listenAddress()).min(1)])
+      .union([z.literal('off').transform(() => []), listenAddress(), z.array(listenAddress()).min(1)], {
+        error: 'expected `address:port` such as `127.0.0.1:3128`, `unix:/path`, a list of them, or `off`',
+      })
       .prefault('127.0.0.1:3128')
       .transform((value) => (Array.isArray(value) ? value : [value]))
       .describe(
         'Where clients connect: `address:port` or `unix:/path`, or a list of them. HTTP and SOCKS5 share it. `off` is for programs that embed the gateway and bind a listener for each sandbox.',
       ),
     admin: z
-      .union([z.literal('off').transform(() => undefined), listenAddress()])
+      .union([z.literal('off').transform(() => undefined), listenAddress()], {
+        error: 'expected `address:port` such as `127.0.0.1:9090`, `unix:/path`, or `off`',
+      })
       .prefault('127.0.0.1:9090')
       .describe(
         'Health, metrics and the public keys: `address:port`, `unix:/path` or `off`. Never on the port of the proxy. It asks for no credentials, so keep it on loopback or on a network of your own.',

@@ -1,10 +1,12 @@
 /** Reads the configuration file. The file is opened here and nowhere else; what it means is the affair of `parse.ts`. */
 import { open } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { isNode, LineCounter, parseDocument, type Document } from 'yaml'
+import { isAlias, isNode, LineCounter, parseDocument, visit, type Document, type YAMLParseError } from 'yaml'
 import { SallyportError } from '../../policies/error.ts'
+import { quoted } from '../../policies/parsed.ts'
 import type { Environment } from './environment.ts'
 import { faultText, pathKeys, type ConfigFault } from './faults.ts'
+import { whyUnreadable } from '../unreadable.ts'
 import { parseConfig, type ParsedConfig, type ParseOptions } from './parse.ts'
 import type { Config } from './schema.ts'
 
@@ -49,6 +51,8 @@ export function parseConfigText(text: string, options: ParseOptions): ParsedConf
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, merge: false })
   if (document.errors.length > 0)
     return { ok: false, faults: document.errors.map((error) => syntaxFault(error, lines)) }
+  const unquoted = unquotedStars(document, lines)
+  if (unquoted.length > 0) return { ok: false, faults: unquoted }
   const plain = toPlain(document)
   if (plain === undefined)
     return { ok: false, faults: [{ code: 'syntax', path: '', message: 'holds too many aliases' }] }
@@ -69,7 +73,7 @@ async function readText(file: string): Promise<string> {
     }
   } catch (error) {
     if (error instanceof ConfigError) throw error
-    throw new ConfigError([unreadable(reasonOf(error))], file)
+    throw new ConfigError([unreadable(whyUnreadable(error))], file)
   }
 }
 
@@ -86,29 +90,36 @@ function unreadable(reason: string): ConfigFault {
   return { code: 'unreadable', path: '', message: `can not be read: ${reason}` }
 }
 
-function reasonOf(error: unknown): string {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
-  const words: Readonly<Record<string, string>> = {
-    ENOENT: 'no such file',
-    EACCES: 'permission denied',
-    EISDIR: 'it is a folder',
-    ENOTDIR: 'no such folder',
-  }
-  return words[code] ?? code
+/** `*.example.com` without quotes is an alias of something that is nowhere. */
+function unquotedStars(document: Document, lines: LineCounter): readonly ConfigFault[] {
+  const faults: ConfigFault[] = []
+  const anchors = new Set<string>()
+  visit(document, {
+    Node(_key, node) {
+      if (!isAlias(node)) {
+        if (node.anchor !== undefined) anchors.add(node.anchor)
+        return
+      }
+      if (anchors.has(node.source)) return
+      const { line, col } = lines.linePos(node.range?.[0] ?? 0)
+      const text = `*${node.source}`
+      const message = `${quoted(text)} without quotes is an alias in YAML; write \`'${text}'\``
+      faults.push({ code: 'syntax', path: '', line, column: col, message })
+    },
+  })
+  return faults
 }
 
-function syntaxFault(
-  error: { readonly message: string; readonly pos: readonly [number, number] },
-  lines: LineCounter,
-): ConfigFault {
-  const { line, col } = lines.linePos(error.pos[0])
-  const message = error.message.split('\n')[0] ?? ''
+function syntaxFault({ code, message, pos }: YAMLParseError, lines: LineCounter): ConfigFault {
+  const { line, col } = lines.linePos(pos[0])
+  const first = message.split('\n')[0] ?? ''
+  const wantsQuotes = code === 'BAD_ALIAS' || code === 'BAD_SCALAR_START'
   return {
     code: 'syntax',
     path: '',
     line,
     column: col,
-    message: `is not YAML: ${message.charAt(0).toLowerCase()}${message.slice(1)}`,
+    message: `is not YAML: ${first.charAt(0).toLowerCase()}${first.slice(1)}${wantsQuotes ? '; put the text in quotes' : ''}`,
   }
 }
 

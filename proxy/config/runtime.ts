@@ -72,7 +72,10 @@ export const auditSection = z
       .describe('Size after which a new file begins. Files are never deleted.'),
     instance: z
       .string()
-      .regex(/^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$/)
+      .regex(/^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$/, {
+        error:
+          'expected 64 letters, digits, dots, hyphens and underscores at most, with a letter or digit at both ends',
+      })
       .optional()
       .describe('Name of this gateway in audit lines and file names. Absent: the host name.'),
   })

@@ -74,6 +74,15 @@ describe('reading the file', () => {
     expect((await faultsOf('state: a\nstate: b\n'))[0]).toBe('sallyport.yaml:2:1: is not YAML: map keys must be unique')
   })
 
+  test('a star or an at sign without quotes says that it wants them', async () => {
+    expect(await faultsOf('policy:\n  deniedHosts: [*.example.com, *.example.net:443]\n')).toEqual([
+      "sallyport.yaml:2:17: `*.example.com` without quotes is an alias in YAML; write `'*.example.com'`",
+      "sallyport.yaml:2:32: `*.example.net:443` without quotes is an alias in YAML; write `'*.example.net:443'`",
+    ])
+    expect((await faultsOf('policy: { deniedHosts: [*] }\n'))[0]).toMatch(/^sallyport\.yaml:1:\d+: .*in quotes$/)
+    expect((await faultsOf('policy: { deniedHosts: [@github] }\n'))[0]).toMatch(/^sallyport\.yaml:1:\d+: .*in quotes$/)
+  })
+
   test('a file that is not there, or a folder, is one line', async () => {
     await expect(loadConfig({ file: join(folder, 'no.yaml') })).rejects.toThrow(
       /no\.yaml: can not be read: no such file$/,

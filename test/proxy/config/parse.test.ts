@@ -189,7 +189,31 @@ describe('a configuration that is wrong', () => {
       { listen: { proxy: ':3128' } },
       'listen.proxy: `:3128` is not an address to listen on; write `address:port` or `unix:/path`; did you mean `127.0.0.1:3128`?',
     ],
-    ['a port as a number', { listen: { proxy: 3128 } }, 'listen.proxy: `3128` can not stand here'],
+    [
+      'a port as a number',
+      { listen: { proxy: 3128 } },
+      'listen.proxy: expected `address:port` such as `127.0.0.1:3128`, `unix:/path`, a list of them, or `off`',
+    ],
+    [
+      'a client certificate that is required, and nobody who could have signed it',
+      { listen: { tls: { cert: 'c', key: 'k', clientCertificate: 'required' } } },
+      'listen.tls.clientCertificate: `required` needs `clientCa`: the authorities whose certificates are accepted',
+    ],
+    [
+      'a name that can be no file name',
+      { audit: { instance: 'a/b' } },
+      'audit.instance: expected 64 letters, digits, dots, hyphens and underscores at most, with a letter or digit at both ends',
+    ],
+    [
+      'a kind in the place of its policy',
+      { policy: { ceiling: 'allow-all' } },
+      'policy.ceiling: expected a section, found `allow-all`; did you mean `{ kind: allow-all }`?',
+    ],
+    [
+      'an entry in the place of a list',
+      { policy: { deniedHosts: 'evil.example.com' } },
+      'policy.deniedHosts: expected a list, found `evil.example.com`; did you mean `[evil.example.com]`?',
+    ],
     [
       'a port beyond the last',
       { listen: { proxy: '127.0.0.1:65536' } },
