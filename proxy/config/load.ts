@@ -110,7 +110,10 @@ function unquotedStars(document: Document, lines: LineCounter): readonly ConfigF
   return faults
 }
 
-function syntaxFault({ code, message, pos }: YAMLParseError, lines: LineCounter): ConfigFault {
+function syntaxFault(
+  { code, message, pos }: Pick<YAMLParseError, 'code' | 'message' | 'pos'>,
+  lines: LineCounter,
+): ConfigFault {
   const { line, col } = lines.linePos(pos[0])
   const first = message.split('\n')[0] ?? ''
   const wantsQuotes = code === 'BAD_ALIAS' || code === 'BAD_SCALAR_START'
