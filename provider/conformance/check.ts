@@ -1,29 +1,36 @@
-/** What a check of the conformance suite is: a name, and something that throws when the promise is not kept. Needs no test runner. */
-import type { EmbeddedGatewayOptions } from '../egress/embedded.ts'
-import type { SandboxCapabilities, SandboxProvider } from '../sandbox.ts'
-import type { EgressPolicy } from '../../policies/index.ts'
+/** What a check of the conformance suite is: a sentence, and something that throws when the promise is not kept. Needs no test runner. */
+import type { SandboxProviderOptions } from '../provider-options.ts'
+import type { SandboxProvider } from '../sandbox.ts'
+import type { Bench } from './bench.ts'
 
 /** What is checked: a way to make providers of one backend. */
 export interface ConformanceSubject {
-  /** A fresh provider over a runtime root of its own that all providers of this subject share; the check closes it. */
-  readonly createProvider: (options: { readonly defaultEgress: EgressPolicy; readonly gateway: EmbeddedGatewayOptions }) => Promise<SandboxProvider> | SandboxProvider
+  /** A fresh provider over `runtimeRoot`, which all providers of this subject share. */
+  readonly createProvider: (options: Required<Pick<SandboxProviderOptions, 'defaultEgress' | 'gateway'>>) => SandboxProvider
+  /** Absolute; made if it isn't there. */
+  readonly runtimeRoot: string
   /** A Node inside the sandbox, for the clients that the checks run. */
   readonly node: string
-  /** On the host: a static program built from `test/provider/probe.c`. Without it what needs it is skipped. */
+  /** On the host: the hostile program (`test/provider/probe.c`), built so that it runs inside. Without it, what needs it is skipped. */
   readonly probe?: string
-  /** What the platform and the host still hold of any sandbox, a line each; empty when nothing is left. */
-  readonly leftovers?: () => Promise<readonly string[]>
+  /** What platform and host still hold of a sandbox, a line each; empty when nothing is left. */
+  readonly leftovers?: (sandboxId: string) => Promise<readonly string[]>
+  /** Another process that makes a sandbox and is then killed; resolves to the sandbox's id when it is dead. */
+  readonly abandon?: () => Promise<string>
 }
 
 /** One promise. */
 export interface ConformanceCheck {
   /** A sentence, unique. */
   readonly name: string
-  readonly area: 'lifecycle' | 'exec' | 'files' | 'concurrency' | 'egress' | 'crash'
   /** Why it does not apply; undefined when it does. */
-  readonly skip?: (capabilities: SandboxCapabilities, subject: ConformanceSubject) => string | undefined
-  /** Milliseconds it may take on a busy machine; 60,000 by default. */
-  readonly timeoutMs?: number
+  readonly skip?: (bench: Bench) => string | undefined
   /** @throws AssertionError when the promise is not kept */
-  readonly run: (subject: ConformanceSubject) => Promise<void>
+  readonly run: (bench: Bench) => Promise<void>
+}
+
+/** Promises on one subject. */
+export interface ConformanceArea {
+  readonly name: string
+  readonly checks: readonly ConformanceCheck[]
 }

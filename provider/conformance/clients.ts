@@ -1,0 +1,119 @@
+/** Small clients that run inside a sandbox, on its own Node. */
+import type { Sandbox, SandboxProcess } from '../sandbox.ts'
+import type { Bench } from './bench.ts'
+
+/** What a client got. */
+export interface Answer {
+  /** Of the gateway, or of the origin once it is through. */
+  readonly status: number
+  readonly reason?: string
+  readonly body: string
+}
+
+/** Its arguments are there as `args`. */
+const WITH_ARGUMENTS = 'const args = process.argv.slice(1); const net = require("node:net"); '
+
+/** CONNECT to the target, and a GET through the tunnel. */
+const TUNNEL = `
+const proxy = new URL(process.env.https_proxy)
+const socket = net.connect(Number(proxy.port), proxy.hostname)
+let text = '', asked = false
+const print = (value) => { console.log(JSON.stringify(value)); socket.destroy() }
+socket.on('error', (error) => print({ status: 0, body: error.code }))
+socket.on('connect', () => socket.write('CONNECT ' + args[0] + ' HTTP/1.1\\r\\nHost: ' + args[0] + '\\r\\n\\r\\n'))
+socket.on('data', (chunk) => {
+  text += chunk
+  const end = text.indexOf('\\r\\n\\r\\n')
+  if (end < 0) return
+  const status = Number(text.split(' ')[1])
+  if (status === 200 && !asked) { asked = true; text = ''; socket.write('GET / HTTP/1.0\\r\\n\\r\\n') }
+  else if (status !== 200) { const reason = /^x-deny-reason: (.*)$/im.exec(text); print({ status, reason: reason && reason[1], body: text.slice(end + 4) }) }
+})
+socket.on('end', () => { if (asked) print({ status: Number(text.split(' ')[1]), body: text.slice(text.indexOf('\\r\\n\\r\\n') + 4) }) })`
+
+/** A plain request to the gateway, in absolute form. */
+const PLAIN = `
+const proxy = new URL(process.env.http_proxy)
+require('node:http').get({ host: proxy.hostname, port: proxy.port, path: 'http://' + args[0] + '/', headers: { host: args[0] } }, (response) => {
+  let body = ''
+  response.on('data', (chunk) => body += chunk)
+  response.on('end', () => console.log(JSON.stringify({ status: response.statusCode, reason: response.headers['x-deny-reason'], body })))
+}).on('error', (error) => console.log(JSON.stringify({ status: 0, body: error.code })))`
+
+/** A tunnel that stays: says \`open\`, and \`cut\` when it ends. */
+const HOLD = `
+const proxy = new URL(process.env.https_proxy)
+const socket = net.connect(Number(proxy.port), proxy.hostname)
+socket.on('error', () => undefined)
+socket.on('connect', () => socket.write('CONNECT ' + args[0] + ' HTTP/1.1\\r\\nHost: ' + args[0] + '\\r\\n\\r\\n'))
+socket.once('data', (chunk) => console.log(String(chunk).split(' ')[1] === '200' ? 'open' : 'refused'))
+socket.on('close', () => { console.log('cut'); process.exit(0) })`
+
+/** Connections straight to each \`address port\`; prints \`connected\` or the errno of each. */
+const DIRECT = `
+Promise.all(args.map((target) => new Promise((resolve) => {
+  const [host, port] = target.split(' ')
+  const socket = net.connect({ host, port: Number(port) })
+  const end = (outcome) => { socket.destroy(); resolve(outcome) }
+  socket.setTimeout(1500, () => end('timeout'))
+  socket.once('connect', () => end('connected'))
+  socket.once('error', (error) => end(error.code))
+}))).then((outcomes) => console.log(JSON.stringify(outcomes)))`
+
+/** Whether any resolver of Node's answers for the names. */
+const RESOLVE = `
+const dns = require('node:dns')
+const ask = (method, name) => new Promise((resolve) => {
+  const timer = setTimeout(() => resolve('timeout'), 3000)
+  dns[method](name, (error, answer) => { clearTimeout(timer); resolve(error ? error.code : 'answered ' + JSON.stringify(answer)) })
+})
+Promise.all(args.flatMap((name) => ['lookup', 'resolve4', 'resolve6'].map((method) => ask(method, name)))).then((all) => { console.log(JSON.stringify(all)); process.exit(0) })`
+
+/** Runs a script inside and reads the JSON that it prints. @throws Error with all that it said when it prints none */
+export async function runScript<T>({ subject }: Bench, sandbox: Sandbox, script: string, args: readonly string[] = []): Promise<T> {
+  const { stdout, stderr, exitCode } = await sandbox.exec(subject.node, ['-e', WITH_ARGUMENTS + script, ...args], { timeout: 30_000 })
+  try {
+    return JSON.parse(stdout) as T
+  } catch {
+    throw new Error(`a client inside ended with ${exitCode} and said \`${stdout}\` and \`${stderr}\``)
+  }
+}
+
+/** Asks for a tunnel to `host:port`, and what is there. */
+export function askTunnel(bench: Bench, sandbox: Sandbox, target: string): Promise<Answer> {
+  return runScript(bench, sandbox, TUNNEL, [target])
+}
+
+/** Asks with a plain request. */
+export function askPlain(bench: Bench, sandbox: Sandbox, target: string): Promise<Answer> {
+  return runScript(bench, sandbox, PLAIN, [target])
+}
+
+/** Opens a tunnel and keeps it; resolves once it is open. */
+export async function holdTunnel({ subject }: Bench, sandbox: Sandbox, target: string): Promise<{ readonly process: SandboxProcess; readonly cut: Promise<void> }> {
+  const process = await sandbox.spawn(subject.node, ['-e', WITH_ARGUMENTS + HOLD, target])
+  const output = process.output()[Symbol.asyncIterator]()
+  let said = ''
+  const until = async (word: string): Promise<void> => {
+    while (!said.includes(word)) {
+      const next = await output.next()
+      if (next.done === true) throw new Error(`the client inside said \`${said}\` and ended`)
+      said += next.value.data
+    }
+  }
+  await until('open')
+  const cut = until('cut')
+  // Whoever does not wait for it may destroy the sandbox.
+  cut.catch(() => undefined)
+  return { process, cut }
+}
+
+/** Tries to connect straight to each address and port. */
+export function connectDirectly(bench: Bench, sandbox: Sandbox, targets: readonly (readonly [host: string, port: number])[]): Promise<readonly string[]> {
+  return runScript(bench, sandbox, DIRECT, targets.map((target) => target.join(' ')))
+}
+
+/** Tries to resolve each name in three ways. */
+export function resolveNames(bench: Bench, sandbox: Sandbox, names: readonly string[]): Promise<readonly string[]> {
+  return runScript(bench, sandbox, RESOLVE, names)
+}

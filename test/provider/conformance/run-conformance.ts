@@ -1,0 +1,98 @@
+/** Runs the conformance suite as vitest tests. */
+import { AssertionError } from 'node:assert'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import fs from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import { afterAll, beforeAll, describe, expect, test, type TestContext } from 'vitest'
+import { type Bench, conformanceAreas, type ConformanceSubject, openBench } from '../../../provider/conformance/index.ts'
+import { type BackendConfig, createSandboxProvider } from '../../../provider/index.ts'
+
+/** One of our backends. */
+export interface OwnSubject {
+  readonly config: BackendConfig
+  /** Inside. */
+  readonly node: string
+  readonly probe?: string | undefined
+  readonly leftovers?: (sandboxId: string) => Promise<readonly string[]>
+  /** Runs after all checks. */
+  readonly done?: () => Promise<void>
+}
+
+const CHECK_TIMEOUT_MS = 180_000
+
+/**
+ * Declares a test for each check. `prepare` runs before all of them; what it returns as `done` runs after. Of a check in `known` the very opposite is
+ * tested: that it sees what the backend leaves open, though it would be skipped.
+ */
+export function runConformance(
+  prepare: () => OwnSubject | Promise<OwnSubject>,
+  known: readonly string[] = [],
+): void {
+  let bench: Bench
+  let finish: () => Promise<void>
+
+  beforeAll(async () => {
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spc-'))
+    const runtimeRoot = path.join(folder, 'r')
+    const { config, node, probe, leftovers, done } = await prepare()
+    const subject: ConformanceSubject = {
+      createProvider: (options) => createSandboxProvider({ ...options, backend: config, runtimeRoot }),
+      runtimeRoot,
+      node,
+      ...(probe !== undefined && { probe }),
+      leftovers: async (id) => [...(fs.existsSync(path.join(runtimeRoot, id)) ? [`runtime folder of ${id}`] : []), ...processesOf(id), ...((await leftovers?.(id)) ?? [])],
+      abandon: () => abandonSandbox(config, runtimeRoot),
+    }
+    bench = await openBench(subject)
+    finish = async () => {
+      await bench.close()
+      const left = fs.readdirSync(runtimeRoot).filter((name) => name.startsWith('sbx_'))
+      await done?.()
+      fs.rmSync(folder, { recursive: true, force: true })
+      expect(left).toEqual([])
+    }
+  }, CHECK_TIMEOUT_MS)
+  afterAll(() => finish(), CHECK_TIMEOUT_MS)
+
+  describe.each(conformanceAreas.map((area) => [area.name, area.checks] as const))('%s', (_name, checks) => {
+    for (const check of checks) {
+      if (known.includes(check.name)) {
+        test(`it is seen that it does not hold: ${check.name}`, { timeout: CHECK_TIMEOUT_MS }, async () => {
+          await expect(check.run(bench)).rejects.toThrow(AssertionError)
+        })
+        continue
+      }
+      test(check.name, { timeout: CHECK_TIMEOUT_MS }, async (context: TestContext) => {
+        const reason = check.skip?.(bench)
+        context.skip(reason !== undefined, reason)
+        await check.run(bench)
+      })
+    }
+  })
+}
+
+/** Processes of the host that name a sandbox. */
+function processesOf(id: string): readonly string[] {
+  return fs
+    .readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name) && name !== String(process.pid))
+    .flatMap((pid) => {
+      try {
+        const line = fs.readFileSync(`/proc/${pid}/cmdline`, 'latin1').replaceAll('\0', ' ')
+        return line.includes(id) ? [`process ${pid}: ${line}`] : []
+      } catch {
+        return []
+      }
+    })
+}
+
+async function abandonSandbox(config: BackendConfig, runtimeRoot: string): Promise<string> {
+  const child = spawn(process.execPath, [path.join(import.meta.dirname, 'abandon.ts'), JSON.stringify({ config, runtimeRoot })], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const [line] = (await once(child.stdout, 'data')) as [Buffer]
+  const exited = once(child, 'exit')
+  child.kill('SIGKILL')
+  await exited
+  return line.toString().trim()
+}
