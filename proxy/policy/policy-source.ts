@@ -1,5 +1,6 @@
 /** Which layers apply to an identity: the operator's ceiling, the tenant's policy, the token's claim. Decides nothing itself. */
 import {
+  compilePolicy,
   parsePolicy,
   SallyportError,
   type CompiledPolicy,
@@ -204,7 +205,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
 
   function claimed(operator: OperatorPolicies, { issuer, claim }: Identity): CompiledPolicy | Promise<CompiledPolicy> {
     const own = issuer === BOUND_ISSUER && claim.kind === 'named' ? defined.get(claim.name) : undefined
-    return own?.current() ?? byName(operator, claim)
+    return own?.current() ?? byName(operator, withSetsOfNow(operator, claim))
   }
 
   function tenantLayer(from: State, tenant: string): ModalCell {
@@ -247,6 +248,15 @@ function current(operator: OperatorPolicies, layer: ModalCell): CompiledPolicy |
 function byName({ named }: OperatorPolicies, policy: CompiledPolicy): CompiledPolicy | Promise<CompiledPolicy> {
   if (policy.kind !== 'named') return policy
   return named.get(policy.name)?.current() ?? UNAVAILABLE
+}
+
+/** An entry of a claim that names a set means the set of now, not the one that the token was read with. */
+function withSetsOfNow({ context }: OperatorPolicies, claim: CompiledPolicy): CompiledPolicy {
+  if (claim.kind !== 'static') return claim
+  const { kind, allowedHosts, deniedHosts } = claim
+  if (![...allowedHosts, ...deniedHosts].some((entry) => entry.startsWith('@'))) return claim
+  const compiled = compilePolicy({ kind, allowedHosts, deniedHosts }, { ...context, from: 'token' })
+  return compiled.ok ? compiled.value : UNAVAILABLE
 }
 
 /** What a tenant resolver gave. @throws for what is no policy */

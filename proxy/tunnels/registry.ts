@@ -14,7 +14,7 @@ export interface Tunnel {
   readonly requestId: string
   readonly identity: Identity
   readonly permit: Permit
-  /** Wall clock; the tunnel never outlives it by more than a sweep. */
+  /** Wall clock; the tunnel never outlives it by more than a sweep, nor, if that clock is put back, the time that it had left when it was opened. */
   readonly expiresAtMs: number
   readonly place: Place
   readonly relay: Pick<Relay, 'bytesIn' | 'bytesOut' | 'lastActivityMs' | 'cut'>
@@ -22,6 +22,8 @@ export interface Tunnel {
 
 interface Entry {
   readonly tunnel: Tunnel
+  /** Monotonic clock. */
+  readonly lastsUntilMs: number
   /** Bytes already counted against the quota. */
   counted: number
 }
@@ -55,7 +57,8 @@ export class TunnelRegistry {
 
   /** From now on the tunnel is watched, until {@link remove}. */
   add(tunnel: Tunnel): void {
-    this.#entries.set(tunnel.requestId, { tunnel, counted: 0 })
+    const lastsUntilMs = this.#clock.monotonicMs() + tunnel.expiresAtMs - this.#clock.wallMs()
+    this.#entries.set(tunnel.requestId, { tunnel, lastsUntilMs, counted: 0 })
   }
 
   /** The tunnel has ended: its last bytes are counted and its place is given back. */
@@ -87,11 +90,12 @@ export class TunnelRegistry {
   /** Cuts what has expired, idled too long or used up its quota. Runs by itself; tests call it with their own clock. */
   sweep(): void {
     const wallMs = this.#clock.wallMs()
-    const idleSinceMs = this.#clock.monotonicMs() - this.#idleTimeoutMs
+    const nowMs = this.#clock.monotonicMs()
+    const idleSinceMs = nowMs - this.#idleTimeoutMs
     for (const entry of this.#entries.values()) {
-      const { tunnel } = entry
+      const { tunnel, lastsUntilMs } = entry
       const overQuota = countBytes(entry)
-      if (wallMs >= tunnel.expiresAtMs) tunnel.relay.cut('token_expired')
+      if (wallMs >= tunnel.expiresAtMs || nowMs >= lastsUntilMs) tunnel.relay.cut('token_expired')
       else if (overQuota) tunnel.relay.cut('byte_quota')
       else if (tunnel.relay.lastActivityMs <= idleSinceMs) tunnel.relay.cut('idle_timeout')
     }

@@ -138,6 +138,16 @@ describe('a tunnel ends', () => {
     expect(await closeReasonOf(gateway)).toBe('policy_changed')
   })
 
+  test('when a reload takes its host out of a set that only its token names', async () => {
+    const policy = { ceiling: { kind: 'allow-all' as const } }
+    const gateway = await start({ policy: { ...policy, sets: { corp: ['*.example.test:*', '127.66.0.0/24:*'] } } })
+    const egress = { kind: 'static', allowedHosts: ['@corp'] }
+    const client = await openTunnel(gateway, await gateway.token({ egress }))
+    await gateway.gateway.reload(() => gateway.config({ policy: { ...policy, sets: { corp: ['other.test'] } } }))
+    await client.over(1000)
+    expect(await closeReasonOf(gateway)).toBe('policy_changed')
+  })
+
   test('when a reload no longer knows its issuer', async () => {
     const gateway = await start()
     const token = await gateway.token(EGRESS)

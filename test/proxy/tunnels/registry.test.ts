@@ -18,7 +18,12 @@ function tunnel(clock: ManualClock, requestId: string, over: { expiresInMs?: num
   const cuts: CloseReason[] = []
   let left = over.quota ?? Infinity
   let released = 0
-  const relay = { bytesIn: 0, bytesOut: 0, lastActivityMs: clock.monotonicMs(), cut: (reason: CloseReason): void => void cuts.push(reason) }
+  const relay = {
+    bytesIn: 0,
+    bytesOut: 0,
+    lastActivityMs: clock.monotonicMs(),
+    cut: (reason: CloseReason): void => void cuts.push(reason),
+  }
   const value: Tunnel = {
     requestId,
     identity: { tenant: 'acme', sandbox: requestId } as Identity,
@@ -49,6 +54,22 @@ test('a wall clock that jumps past the expiry cuts, too', () => {
   clock.jump(10_000)
   registry.sweep()
   expect(t.cuts).toEqual(['token_expired'])
+})
+
+test('a wall clock that is put back lengthens no tunnel', () => {
+  const { clock, registry } = setUp()
+  const t = tunnel(clock, 'a', { expiresInMs: 5000 })
+  const bound = tunnel(clock, 'bound', { expiresInMs: Infinity })
+  registry.add(t.value)
+  registry.add(bound.value)
+  clock.jump(-3_600_000)
+  clock.advance(4999)
+  registry.sweep()
+  expect(t.cuts).toEqual([])
+  clock.advance(1)
+  registry.sweep()
+  expect(t.cuts).toEqual(['token_expired'])
+  expect(bound.cuts).toEqual([])
 })
 
 test('idleness runs on the monotonic clock and activity starts it anew', () => {
@@ -90,7 +111,12 @@ test('a tunnel that ended is no longer watched, its last bytes are counted and i
   registry.remove('a')
   clock.advance(10)
   registry.sweep()
-  expect({ added, released: t.released(), cuts: t.cuts, size: registry.size }).toEqual({ added: [7], released: 1, cuts: [], size: 0 })
+  expect({ added, released: t.released(), cuts: t.cuts, size: registry.size }).toEqual({
+    added: [7],
+    released: 1,
+    cuts: [],
+    size: 0,
+  })
 })
 
 test('cutWhere cuts what it is told, also when cutting removes tunnels on the way', () => {
