@@ -43,7 +43,7 @@ const ALLOWED: Readonly<Record<string, string>> = {
   waiting: `epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_pwait epoll_pwait2 epoll_wait epoll_wait_old eventfd eventfd2 poll ppoll pselect6 select
     signalfd signalfd4 inotify_add_watch inotify_init inotify_init1 inotify_rm_watch io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit`,
   memory: `brk madvise membarrier memfd_create memfd_secret mincore mlock mlock2 mlockall mmap mprotect mremap mseal msync munlock munlockall munmap
-    pkey_alloc pkey_free pkey_mprotect remap_file_pages map_shadow_stack`,
+    remap_file_pages map_shadow_stack`,
   processes: `execve execveat exit exit_group fork vfork wait4 waitid kill tgkill tkill pidfd_open pidfd_send_signal process_mrelease prctl arch_prctl
     set_tid_address set_robust_list get_robust_list set_thread_area get_thread_area rseq restart_syscall getcpu futex futex_requeue futex_wait futex_waitv
     futex_wake uretprobe`,

@@ -12,6 +12,9 @@ export interface RunscBackendOptions extends ContainerOptions {
   readonly runtimeName?: string
 }
 
+const NO_NETWORK = /^--?network=none$/
+const HOST_SOCKETS = /^--?(host-uds=(open|all)|fsgofer-host-uds(=true)?)$/
+
 /** A backend for one image. @throws TypeError for a caller's mistake */
 export function createRunscBackend({ runtimeName, ...options }: RunscBackendOptions): Backend {
   const network = options.network ?? 'none'
@@ -46,8 +49,9 @@ export function chooseRunsc(facts: Pick<EngineFacts, 'runtimes'>, name: string |
       `the engine knows no runtime \`${name ?? 'runsc'}\`: install gVisor (\`sudo apt-get install runsc\`), and ${RUNSC_ADVICE}`,
     )
   }
-  // The first that says outright what is needed, else the first of which nothing is known.
-  const fit = candidates.find((runtime) => isPlain(runtime) && suits(runtime, network)) ?? candidates.find((runtime) => !isPlain(runtime))
+  // One that says outright what is needed, on any kernel if there is such a one; else the first of which nothing is known.
+  const suitable = candidates.filter((runtime) => isPlain(runtime) && suits(runtime, network))
+  const fit = suitable.find((runtime) => has(runtime, NO_NETWORK)) ?? suitable[0] ?? candidates.find((runtime) => !isPlain(runtime))
   if (fit !== undefined) return fit.name
   throw new DockerError(
     'runtime_unusable',
@@ -66,7 +70,10 @@ function isPlain({ path, type }: EngineRuntime): boolean {
   return type === undefined && /(^|\/)runsc$/.test(path ?? '')
 }
 
-function suits({ args }: EngineRuntime, network: 'none' | 'internal'): boolean {
-  const has = (pattern: RegExp): boolean => args.some((each) => pattern.test(each))
-  return network === 'none' ? has(/^--?(host-uds=(open|all)|fsgofer-host-uds(=true)?)$/) : !has(/^--?network=none$/)
+function suits(runtime: EngineRuntime, network: 'none' | 'internal'): boolean {
+  return network === 'none' ? has(runtime, HOST_SOCKETS) : !has(runtime, NO_NETWORK)
+}
+
+function has({ args }: EngineRuntime, pattern: RegExp): boolean {
+  return args.some((each) => pattern.test(each))
 }
