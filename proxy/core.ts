@@ -187,6 +187,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     isRevoked: (identity) => isUnknown(identity) || state.revocations.isRevoked(identity),
     clock,
     layersFor: (identity) => policies.layersFor(identity),
+    layersKnownFor: (identity) => policies.layersKnownFor(identity),
     network: () => rules.network,
     resolver: () => wayOut.resolver,
     limits,

@@ -41,6 +41,8 @@ export interface PolicySourceOptions {
 export interface PolicySource {
   /** A value when everything is known already, else a promise (a resolver that was not asked before). Never rejects. */
   layersFor(identity: Identity): Layers | Promise<Layers>
+  /** The same without waiting: a layer that has yet to be asked for refuses nothing. Good to refuse by, never to let out by. */
+  layersKnownFor(identity: Identity): Layers
   /**
    * Takes a new section, and hosts of the machine's sets if they were read again; listeners are told.
    * @throws SallyportError `SALLYPORT_POLICY_INVALID` with every fault; the old section then stays
@@ -65,6 +67,8 @@ const MAX_RESOLVED_TENANTS = 4_096
 /** The longest life of a token: no tunnel outlives the last connection of its tenant by more. */
 const TENANT_KEPT_MS = 86_400_000
 
+/** Stands for a layer that is not known yet, beside others that may refuse. */
+const REFUSES_NOTHING: CompiledPolicy = { kind: 'allow-all' }
 const DENY_ALL: CompiledPolicy = { kind: 'deny-all' }
 const UNAVAILABLE: CompiledPolicy = { kind: 'unavailable' }
 const NO_SETS = { npm: [], apt: [] }
@@ -99,6 +103,10 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       const known = remembered.get(identity)
       if (known?.generation === generation && clock.monotonicMs() - known.usedMs < 60_000) return known.layers
       return assemble(identity)
+    },
+    layersKnownFor: (identity) => {
+      const { found, build } = gather(identity)
+      return build(found.map((one) => (one instanceof Promise ? REFUSES_NOTHING : one)))
     },
     replace: (policy, sets) => {
       const next = compile(policy, sets ?? machineSets)
@@ -169,8 +177,24 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
 
   function assemble(identity: Identity): Layers | Promise<Layers> {
     if (isClosed) return { layers: [], version: state.operator.version }
-    const from = state
     const startedAt = generation
+    const { found, build } = gather(identity)
+    if (!found.some((one) => one instanceof Promise)) return remember(found as readonly (CompiledPolicy | undefined)[])
+    // A change while waiting makes what was found old: then all of it is found again.
+    return Promise.all(found.map((one) => Promise.resolve(one))).then((policies) =>
+      startedAt === generation ? remember(policies) : assemble(identity),
+    )
+
+    function remember(policies: readonly (CompiledPolicy | undefined)[]): Layers {
+      const layers = build(policies)
+      remembered.set(identity, { generation, layers, usedMs: clock.monotonicMs() })
+      return layers
+    }
+  }
+
+  /** The policies that apply to an identity, as far as they are known, and what makes layers of them. */
+  function gather(identity: Identity) {
+    const from = state
     const { operator } = from
     const tenant = identity.tenant === undefined ? undefined : tenantLayer(from, identity.tenant)
     const found = [
@@ -178,11 +202,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       tenant && current(operator, tenant),
       claimed(operator, identity),
     ] as const
-    if (!found.some((one) => one instanceof Promise)) return build(found as readonly (CompiledPolicy | undefined)[])
-    // A change while waiting makes what was found old: then all of it is found again.
-    return Promise.all(found.map((one) => Promise.resolve(one))).then((policies) =>
-      startedAt === generation ? build(policies) : assemble(identity),
-    )
+    return { found, build }
 
     function build([ceiling = UNAVAILABLE, tenantPolicy, claim = UNAVAILABLE]: readonly (
       CompiledPolicy | undefined
@@ -197,9 +217,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
         .map((cell) => cell?.version())
         .filter(Boolean)
       const version = answers.length === 0 ? operator.version : `${operator.version}.${versionOf(answers).slice(0, 8)}`
-      const result = { layers, version }
-      remembered.set(identity, { generation, layers: result, usedMs: clock.monotonicMs() })
-      return result
+      return { layers, version }
     }
   }
 

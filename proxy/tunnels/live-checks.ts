@@ -16,6 +16,8 @@ import type { Tunnel, TunnelRegistry } from './registry.ts'
 export interface LiveChecks {
   readonly isRevoked: (identity: Identity) => boolean
   readonly layersFor: (identity: Identity) => Layers | Promise<Layers>
+  /** Without the layers that have yet to be asked for. */
+  readonly layersKnownFor: (identity: Identity) => Layers
   readonly network: () => NetworkRules
   readonly clock: Clock
 }
@@ -40,13 +42,10 @@ export async function recheckAll(registry: TunnelRegistry, checks: LiveChecks): 
 
 /** The same for one. A fault while deciding cuts: nothing stays open unchecked. */
 export async function recheck(tunnel: Tunnel, checks: LiveChecks): Promise<void> {
-  // Not behind a policy that may have to be asked for first.
-  if (checks.isRevoked(tunnel.identity)) {
-    tunnel.relay.cut('token_revoked')
-    return
-  }
   try {
-    const lost = await lostPermission(tunnel, checks)
+    // What is lost for sure does not wait for a policy that has yet to be asked for.
+    const lost =
+      lostUnder(checks.layersKnownFor(tunnel.identity), tunnel, checks) ?? (await lostPermission(tunnel, checks))
     if (lost) tunnel.relay.cut(closeReasonOf(lost))
   } catch {
     tunnel.relay.cut('policy_changed')
@@ -54,12 +53,17 @@ export async function recheck(tunnel: Tunnel, checks: LiveChecks): Promise<void>
 }
 
 /** Asks everything again that can have changed since the permission was given; `undefined` while it holds. */
-export async function lostPermission(
+export async function lostPermission(permission: Permission, checks: LiveChecks): Promise<Lost | undefined> {
+  // All the rest after the wait, if there is one.
+  const layers = await checks.layersFor(permission.identity)
+  return lostUnder(layers, permission, checks)
+}
+
+function lostUnder(
+  layers: Layers,
   { identity, permit, expiresAtMs }: Permission,
   checks: LiveChecks,
-): Promise<Lost | undefined> {
-  const layers = await checks.layersFor(identity)
-  // After the wait, if there was one.
+): Lost | undefined {
   if (checks.isRevoked(identity)) return { reason: 'token_revoked' }
   if (checks.clock.wallMs() >= expiresAtMs) return { reason: 'token_expired' }
   const verdict = stillAllowed(layers, permit.destination, permit.addresses, checks.network())

@@ -1,5 +1,7 @@
 /** A tunnel doesn't outlive its permission by a second: expiry, revocation, reload, idleness, quota, drain; and each end is written down. */
 import { execFileSync } from 'node:child_process'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import type { ConfigInput } from '../../proxy/config/schema.ts'
@@ -136,6 +138,36 @@ describe('a tunnel ends', () => {
     await gateway.gateway.reload(() => gateway.config({ network: { hosts: { 'echo.example.test': HOST } } }))
     await client.over(1000)
     expect(await closeReasonOf(gateway)).toBe('policy_changed')
+  })
+
+  test('when a reload denies it, though its tenant has yet to be asked for', async () => {
+    const unanswered = new Set<ServerResponse>()
+    let answers = true
+    const service = createServer((_request, response) => {
+      if (answers) response.end(JSON.stringify({ kind: 'allow-all' }))
+      else unanswered.add(response)
+    })
+    await new Promise<void>((resolve) => service.listen(0, '127.0.0.1', resolve))
+    try {
+      const { port } = service.address() as AddressInfo
+      const policy = {
+        ceiling: { kind: 'allow-all' as const },
+        tenantResolver: { url: `http://127.0.0.1:${port}/{tenant}` },
+      }
+      const gateway = await start({ policy })
+      const client = await openTunnel(gateway, await gateway.token({ ...EGRESS, tenant: 'acme' }))
+      answers = false
+      const reload = gateway.gateway.reload(() =>
+        gateway.config({ policy: { ...policy, deniedHosts: ['echo.example.test'] } }),
+      )
+      await client.over(1000)
+      expect(await closeReasonOf(gateway)).toBe('policy_changed')
+      for (const response of unanswered) response.end(JSON.stringify({ kind: 'allow-all' }))
+      await reload
+    } finally {
+      service.closeAllConnections()
+      service.close()
+    }
   })
 
   test('when a reload takes its host out of a set that only its token names', async () => {
