@@ -9,8 +9,8 @@ export interface ConformanceSubject {
   readonly createProvider: (options: Required<Pick<SandboxProviderOptions, 'defaultEgress' | 'gateway'>>) => SandboxProvider
   /** Absolute; made if it isn't there. */
   readonly runtimeRoot: string
-  /** A Node inside the sandbox, for the clients that the checks run. */
-  readonly node: string
+  /** A Node inside the sandbox, for the clients that the checks run: its program, and what comes before its own arguments. */
+  readonly node: readonly string[]
   /** On the host: the hostile program (`test/provider/probe.c`), built so that it runs inside. Without it, what needs it is skipped. */
   readonly probe?: string
   /** What platform and host still hold of a sandbox, a line each; empty when nothing is left. */

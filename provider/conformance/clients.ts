@@ -1,6 +1,7 @@
 /** Small clients that run inside a sandbox, on its own Node. */
 import type { Sandbox, SandboxProcess } from '../sandbox.ts'
 import type { Bench } from './bench.ts'
+import type { ConformanceSubject } from './check.ts'
 
 /** What a client got. */
 export interface Answer {
@@ -69,9 +70,15 @@ const ask = (method, name) => new Promise((resolve) => {
 })
 Promise.all(args.flatMap((name) => ['lookup', 'resolve4', 'resolve6'].map((method) => ask(method, name)))).then((all) => { console.log(JSON.stringify(all)); process.exit(0) })`
 
+/** Command and arguments that run Node inside. */
+export function onNode({ node }: Pick<ConformanceSubject, 'node'>, args: readonly string[]): [command: string, args: readonly string[]] {
+  const [program = 'node', ...first] = node
+  return [program, [...first, ...args]]
+}
+
 /** Runs a script inside and reads the JSON that it prints. @throws Error with all that it said when it prints none */
 export async function runScript<T>({ subject }: Bench, sandbox: Sandbox, script: string, args: readonly string[] = []): Promise<T> {
-  const { stdout, stderr, exitCode } = await sandbox.exec(subject.node, ['-e', WITH_ARGUMENTS + script, ...args], { timeout: 30_000 })
+  const { stdout, stderr, exitCode } = await sandbox.exec(...onNode(subject, ['-e', WITH_ARGUMENTS + script, ...args]), { timeout: 30_000 })
   try {
     return JSON.parse(stdout) as T
   } catch {
@@ -91,7 +98,7 @@ export function askPlain(bench: Bench, sandbox: Sandbox, target: string): Promis
 
 /** Opens a tunnel and keeps it; resolves once it is open. */
 export async function holdTunnel({ subject }: Bench, sandbox: Sandbox, target: string): Promise<{ readonly process: SandboxProcess; readonly cut: Promise<void> }> {
-  const process = await sandbox.spawn(subject.node, ['-e', WITH_ARGUMENTS + HOLD, target])
+  const process = await sandbox.spawn(...onNode(subject, ['-e', WITH_ARGUMENTS + HOLD, target]))
   const output = process.output()[Symbol.asyncIterator]()
   let said = ''
   const until = async (word: string): Promise<void> => {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { SandboxError } from '../sandbox-error.ts'
 import type { ConformanceArea } from './check.ts'
+import { onNode } from './clients.ts'
 import { eventually, nothingLeft } from './lifecycle.ts'
 
 /** The checks. */
@@ -16,7 +17,7 @@ export const crash: ConformanceArea = {
         const sandbox = await bench.provider.create()
         // Whatever stands between the command and the worker goes with it.
         const kill = 'const kill = (pid) => { try { process.kill(pid, "SIGKILL") } catch {} }; for (const name of require("node:fs").readdirSync("/proc")) { const pid = Number(name); if (pid > 0 && pid !== process.pid) kill(pid) } kill(1); setTimeout(() => undefined, 60000)'
-        const thrown: unknown = await sandbox.exec(bench.subject.node, ['-e', kill], { timeout: 30_000 }).catch((error: unknown) => error)
+        const thrown: unknown = await sandbox.exec(...onNode(bench.subject, ['-e', kill]), { timeout: 30_000 }).catch((error: unknown) => error)
         if (thrown instanceof SandboxError) {
           assert.ok(['SALLYPORT_SANDBOX_CONNECTION_LOST', 'SALLYPORT_SANDBOX_DESTROYED'].includes(thrown.code), thrown.code)
           assert.equal(thrown.outcome, 'unknown')

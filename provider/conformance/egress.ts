@@ -7,7 +7,7 @@ import os from 'node:os'
 import path from 'node:path'
 import { ALLOWED_HOST, type Bench, REFUSED_HOST } from './bench.ts'
 import type { ConformanceArea, ConformanceCheck } from './check.ts'
-import { askPlain, askTunnel, connectDirectly, holdTunnel, resolveNames } from './clients.ts'
+import { askPlain, askTunnel, connectDirectly, holdTunnel, onNode, resolveNames } from './clients.ts'
 import { eventually, rejectsWith } from './lifecycle.ts'
 
 /** A cut is due within a second; a busy machine gets more to notice it. */
@@ -220,9 +220,9 @@ const around: readonly ConformanceCheck[] = [
     run: async (bench) => {
       await bench.withSandbox({}, async (other) => {
         const listen = 'const server = net.createServer((socket) => socket.end("neighbour")); server.listen(7077, "0.0.0.0", () => console.log("ready"))'
-        const neighbour = await other.spawn(bench.subject.node, ['-e', `const net = require("node:net"); ${listen}`])
+        const neighbour = await other.spawn(...onNode(bench.subject, ['-e', `const net = require("node:net"); ${listen}`]))
         for await (const { data } of neighbour.output()) if (data.includes('ready')) break
-        const { stdout } = await other.exec(bench.subject.node, ['-p', 'Object.values(require("node:os").networkInterfaces()).flat().map(({ address }) => address).join(" ")'])
+        const { stdout } = await other.exec(...onNode(bench.subject, ['-p', 'Object.values(require("node:os").networkInterfaces()).flat().map(({ address }) => address).join(" ")']))
         const addresses = [...new Set(['127.0.0.1', ...stdout.trim().split(' ')])].filter((address) => net.isIP(address) !== 0)
         const mine = await bench.sandbox()
         const outcomes = await connectDirectly(bench, mine, addresses.map((address) => [address, 7077] as const)) // prettier-ignore
@@ -244,13 +244,13 @@ const around: readonly ConformanceCheck[] = [
       // In two halves, so that the search does not find itself.
       const search =
         'const fs = require("node:fs"); const [a, b] = args; const found = []; ' +
-        'const look = (file) => { try { if (fs.readFileSync(file, "latin1").includes(a + b)) found.push(file) } catch {} }; ' +
+        'const look = (file) => { try { if (fs.statSync(file).size < 1e6 && fs.readFileSync(file, "latin1").includes(a + b)) found.push(file) } catch {} }; ' +
         'for (const pid of fs.readdirSync("/proc").filter((name) => /^\\d+$/.test(name))) for (const name of ["environ", "cmdline"]) look("/proc/" + pid + "/" + name); ' +
         'const walk = (folder, depth) => { let names = []; try { names = fs.readdirSync(folder, { withFileTypes: true }) } catch {} ' +
         'for (const entry of names) { const each = folder + "/" + entry.name; if (entry.isFile()) look(each); else if (entry.isDirectory() && depth > 0) walk(each, depth - 1) } }; ' +
         'for (const folder of ["/run", "/tmp", "/var/run", "/dev/shm", process.cwd()]) walk(folder, 4); console.log(JSON.stringify(found))'
       const half = Math.floor(token.length / 2)
-      const { stdout, stderr } = await sandbox.exec(bench.subject.node, ['-e', `const args = process.argv.slice(1); ${search}`, token.slice(0, half), token.slice(half)])
+      const { stdout, stderr } = await sandbox.exec(...onNode(bench.subject, ['-e', `const args = process.argv.slice(1); ${search}`, token.slice(0, half), token.slice(half)]))
       assert.deepEqual(JSON.parse(stdout), [], stderr)
     },
   },

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Sandbox, SandboxOutput } from '../sandbox.ts'
 import type { ConformanceArea } from './check.ts'
+import { onNode } from './clients.ts'
 import { eventually, rejectsWith } from './lifecycle.ts'
 
 const HARD_ARGUMENTS = ['', ' ', 'a b', "it's", '"quoted"', '$HOME', '`id`', '$(id)', '*', '\\', 'line\nfeed', 'é€😀', '-n', '--', ';exit 1', '#']
@@ -30,7 +31,7 @@ export const exec: ConformanceArea = {
     {
       name: 'arguments arrive as they are, whatever a shell would make of them',
       run: async ({ subject, sandbox }) => {
-        const { stdout } = await (await sandbox()).exec(subject.node, ['-e', 'console.log(JSON.stringify(process.argv.slice(1)))', 'first', ...HARD_ARGUMENTS])
+        const { stdout } = await (await sandbox()).exec(...onNode(subject, ['-e', 'console.log(JSON.stringify(process.argv.slice(1)))', 'first', ...HARD_ARGUMENTS]))
         assert.deepEqual(JSON.parse(stdout), ['first', ...HARD_ARGUMENTS])
       },
     },
@@ -108,7 +109,7 @@ export const exec: ConformanceArea = {
       run: async ({ subject, sandbox }) => {
         const slow = 'const bytes = Buffer.from("é€😀".repeat(20)); let at = 0; const step = () => { if (at < bytes.length) { process.stdout.write(bytes.subarray(at, ++at)); setTimeout(step, 2) } }; step()'
         const pieces: string[] = []
-        const { stdout } = await (await sandbox()).exec(subject.node, ['-e', slow], { onOutput: ({ data }) => pieces.push(data) })
+        const { stdout } = await (await sandbox()).exec(...onNode(subject, ['-e', slow]), { onOutput: ({ data }) => pieces.push(data) })
         assert.equal(stdout, 'é€😀'.repeat(20))
         assert.equal(pieces.join(''), stdout)
       },

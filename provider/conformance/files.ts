@@ -6,6 +6,7 @@ import os from 'node:os'
 import path from 'node:path'
 import type { Sandbox } from '../sandbox.ts'
 import type { ConformanceArea } from './check.ts'
+import { onNode } from './clients.ts'
 import { rejectsWith } from './lifecycle.ts'
 
 const HARD_NAMES = ['line\nfeed', 'tab\tbed', "it's", '"quoted"', ' spaces ', '-rf', '$HOME', 'é€😀', '#', 'a\\b', '*']
@@ -64,7 +65,7 @@ export const files: ConformanceArea = {
         const inside = await sandbox()
         const script = 'const fs = require("node:fs"); fs.mkdirSync("bytes"); fs.writeFileSync(Buffer.concat([Buffer.from("bytes/"), Buffer.from([0x61, 0xff, 0xfe])]), "odd")'
         // Some file systems take no such names.
-        const { exitCode } = await inside.exec(subject.node, ['-e', script])
+        const { exitCode } = await inside.exec(...onNode(subject, ['-e', script]))
         if (exitCode === 0) {
           const [file] = await inside.listFiles('bytes')
           assert.equal(await text(inside, file?.path ?? ''), 'odd')

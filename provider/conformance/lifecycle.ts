@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { SandboxError } from '../sandbox-error.ts'
 import type { Bench } from './bench.ts'
 import type { ConformanceArea } from './check.ts'
+import { onNode } from './clients.ts'
 
 /** Fails unless a promise rejects with a SandboxError of that code. */
 export async function rejectsWith(promise: Promise<unknown>, code: SandboxError['code']): Promise<SandboxError> {
@@ -116,7 +117,7 @@ export const lifecycle: ConformanceArea = {
       run: async ({ subject, withSandbox }) => {
         const greedy = 'const kept = []; for (;;) kept.push(Buffer.alloc(16 * 1024 * 1024, 1)); '
         await withSandbox({ memoryLimitMb: 256 }, async (sandbox) => {
-          const { exitCode } = await sandbox.exec(subject.node, ['-e', greedy], { timeout: 60_000 })
+          const { exitCode } = await sandbox.exec(...onNode(subject, ['-e', greedy]), { timeout: 60_000 })
           assert.notEqual(exitCode, 0)
           assert.equal((await sandbox.exec('echo alive')).stdout, 'alive\n')
         })

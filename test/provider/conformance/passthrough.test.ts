@@ -20,7 +20,7 @@ describeNeeding(['gcc', 'root'], 'the passthrough backend keeps the promises tha
     const done = (): Promise<void> => fs.promises.rm(folder, { recursive: true })
     return {
       config: { tier: 'passthrough', unsafeUnenforced: true },
-      node: process.execPath,
+      node: [process.execPath],
       probe: compileProbe(folder),
       done,
     }

@@ -10,6 +10,6 @@ describeNeeding(['bubblewrap', 'gcc'], 'the process backend keeps its promises',
   runConformance(() => {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spp-'))
     const done = (): Promise<void> => fs.promises.rm(folder, { recursive: true })
-    return Promise.resolve({ config: { tier: 'process' }, node: INSIDE.node, probe: compileProbe(folder), done })
+    return Promise.resolve({ config: { tier: 'process' }, node: [INSIDE.node], probe: compileProbe(folder), done })
   })
 })

@@ -13,7 +13,7 @@ import { type BackendConfig, createSandboxProvider } from '../../../provider/ind
 export interface OwnSubject {
   readonly config: BackendConfig
   /** Inside. */
-  readonly node: string
+  readonly node: readonly string[]
   readonly probe?: string | undefined
   readonly leftovers?: (sandboxId: string) => Promise<readonly string[]>
   /** Runs after all checks. */
