@@ -43,7 +43,7 @@ export interface CaseResult {
  */
 export function runPolicyCases(document: unknown, defaults: CaseDefaults = {}): readonly CaseResult[] {
   const read = documentSchema.safeParse(document)
-  if (!read.success) return [failed('the document', z.prettifyError(read.error))]
+  if (!read.success) return [failed('the document', shapeText(read.error))]
   if (read.data.cases.length === 0) return [failed('the document', 'it holds no cases')]
   return read.data.cases.map((item, index) => {
     const known = caseSchema.safeParse(item)
@@ -57,6 +57,11 @@ export function runPolicyCases(document: unknown, defaults: CaseDefaults = {}): 
           : runEntry(known.data, defaults)
     return detail === undefined ? { name, ok: true } : failed(name, detail)
   })
+}
+
+/** One line: where it has the wrong shape, and how. */
+function shapeText({ issues }: z.ZodError): string {
+  return issues.map(({ path, message }) => `${path.map(String).join('.')}: ${message.toLowerCase()}`).join('; ')
 }
 
 function runEntry(

@@ -157,11 +157,13 @@ function staticPolicy(allowed: readonly Entry[] | 'any', denied: readonly Entry[
   })
 }
 
+const KINDS = '`deny-all`, `allow-all`, `static` or `named`'
+
 function shapeFaults({ issues }: z.ZodError): readonly LocatedFault[] {
-  return issues.map(({ path, message }) => ({
-    path: pathText(path),
+  return issues.map((issue) => ({
+    path: pathText(issue.path),
     code: 'policy_shape',
-    message: lowerFirst(message),
+    message: 'discriminator' in issue ? `expected ${KINDS}` : lowerFirst(issue.message),
   }))
 }
 

@@ -5,6 +5,7 @@ import { type IpAddress, type OwnListener, parseAddress } from '../policies/inde
 import { SallyportError } from '../policies/error.ts'
 import type { Config } from './config/schema.ts'
 import { type ListenCommon, type Listener, listenTcp, listenUnix, type TlsMaterial } from './relay/listen.ts'
+import { whyUnreadable } from './unreadable.ts'
 
 /** Where a listener can be reached. */
 export type ListeningAddress =
@@ -100,7 +101,8 @@ function readPem(file: string): Buffer {
   try {
     return fs.readFileSync(file)
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
-    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `can't read \`${file}\`: ${code}`, { cause: error })
+    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `can't read \`${file}\`: ${whyUnreadable(error)}`, {
+      cause: error,
+    })
   }
 }

@@ -134,7 +134,7 @@ export class ChainCheck {
     if (line.seq > expected)
       return fault(
         'lines_missing',
-        `line ${line.seq} follows line ${this.#seq}: ${line.seq - expected} lines are missing`,
+        `line ${line.seq} follows line ${this.#seq}: ${line.seq - expected === 1 ? '1 line is' : `${line.seq - expected} lines are`} missing`,
       )
     if (line.seq < expected)
       return fault(

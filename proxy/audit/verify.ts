@@ -128,7 +128,7 @@ async function verifyInstance(
 ): Promise<{ readonly report: InstanceReport; readonly fault?: AuditFault }> {
   let expected = firstExpected
   for (const segment of segments) {
-    const fault = checkNumber(segment, expected) ?? (await verifyFile(segment, check, signal))
+    const fault = checkNumber(segment, expected, segment === segments[0]) ?? (await verifyFile(segment, check, signal))
     if (fault !== undefined) return { report: check.report(), fault: { instance, file: segment.path, ...fault } }
     expected = segment.number + 1
   }
@@ -139,8 +139,10 @@ async function verifyInstance(
     : { report: check.report(), fault: { instance, file, ...last } }
 }
 
-function checkNumber({ number }: SegmentFile, expected: number): ChainFault | undefined {
+function checkNumber({ number }: SegmentFile, expected: number, isFirst: boolean): ChainFault | undefined {
   if (number === expected) return undefined
+  if (number < expected && isFirst)
+    return { code: 'segment_unexpected', message: `file ${number} is there, but ${expected} was said to be the first` }
   if (number < expected) return { code: 'segment_duplicated', message: `file ${number} is there twice` }
   const missing =
     number - 1 === expected ? `file ${expected} is missing` : `files ${expected} to ${number - 1} are missing`

@@ -59,10 +59,14 @@ function describeKind(line: AuditLine): readonly string[] {
       return ['REFUSED', line.reason]
     case 'decision': {
       const word = line.effective === 'deny' ? 'REFUSED' : line.decision === 'deny' ? 'REPORTED' : 'allowed'
+      const { reason, layer, rule } = line
+      // Without a layer, the entry is what allowed it; the reason is something else.
+      if (reason !== undefined && layer === undefined && rule !== undefined)
+        return [word, word === 'REFUSED' ? `${reason}, though allowed by ${rule}` : `by ${rule}, but ${reason}`]
       const why = [
-        line.reason,
-        line.layer === undefined ? undefined : `at ${line.layer}`,
-        line.rule === undefined ? undefined : `by ${line.rule}`,
+        reason,
+        layer === undefined ? undefined : `at ${layer}`,
+        rule === undefined ? undefined : `by ${rule}`,
       ]
       return [word, why.filter((part) => part !== undefined).join(' ')]
     }

@@ -12,6 +12,8 @@ export interface OfflineOptions {
   readonly sets: EntrySets
   /** Where the client is taken to be; for tokens bound to an address. Default: this machine. */
   readonly clientAddress?: string | undefined
+  /** SHA-256 thumbprint (base64url) of the certificate that the client is taken to have; for tokens bound to one. Default: none. */
+  readonly clientCertificate?: string | undefined
 }
 
 /**
@@ -19,7 +21,7 @@ export interface OfflineOptions {
  * @throws SallyportError for keys or a state folder that can't be read
  */
 export async function identifyOffline(token: string, options: OfflineOptions): Promise<Identified> {
-  const { config, sets, clientAddress = '127.0.0.1' } = options
+  const { config, sets, clientAddress = '127.0.0.1', clientCertificate } = options
   const state = await openState(config.state)
   try {
     const { document } = await openKeys(config.state)
@@ -31,7 +33,11 @@ export async function identifyOffline(token: string, options: OfflineOptions): P
       sets,
     })
     try {
-      return await identifier.identify(readProxyAuthorization(`Bearer ${token}`), { address: clientAddress, port: 0 })
+      return await identifier.identify(readProxyAuthorization(`Bearer ${token}`), {
+        address: clientAddress,
+        port: 0,
+        ...(clientCertificate === undefined ? {} : { certificateThumbprint: clientCertificate }),
+      })
     } finally {
       identifier.close()
     }

@@ -1,6 +1,7 @@
 /** Reads a YAML or JSON document that a command is given. */
 import { readFile } from 'node:fs/promises'
 import { parse } from 'yaml'
+import { whyUnreadable } from '../unreadable.ts'
 import { UsageError, type Terminal } from './terminal.ts'
 
 /**
@@ -21,7 +22,6 @@ async function readText(file: string): Promise<string> {
   try {
     return await readFile(file, 'utf8')
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown fault'
-    throw new UsageError(`\`${file}\` can't be read (${code})`)
+    throw new UsageError(`\`${file}\` can't be read (${whyUnreadable(error)})`)
   }
 }

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import type { Option } from 'commander'
 import { SallyportError } from '../../policies/error.ts'
 import { option } from './command.ts'
+import { whyUnreadable } from '../unreadable.ts'
 import type { Terminal } from './terminal.ts'
 
 /** Options of commands that take a token. */
@@ -32,17 +33,28 @@ export async function readToken(terminal: Terminal, options: TokenOptions): Prom
 }
 
 async function readTokenFile(terminal: Terminal, file: string): Promise<string> {
-  if (file === '-') return (await terminal.readInput()).trim()
+  if (file === '-') return onlyLine(await terminal.readInput(), 'standard input')
   try {
     const bytes = await readFile(file)
     if (bytes.length > MAX_FILE_BYTES)
       throw new SallyportError('SALLYPORT_TOKEN_INVALID', `\`${file}\` is too large for a token`)
-    return bytes.toString().trim()
+    return onlyLine(bytes.toString(), file)
   } catch (error) {
     if (error instanceof SallyportError) throw error
-    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown fault'
-    throw new SallyportError('SALLYPORT_TOKEN_INVALID', `can't read the token from \`${file}\` (${code})`, {
-      cause: error,
-    })
+    throw new SallyportError(
+      'SALLYPORT_TOKEN_INVALID',
+      `can't read the token from \`${file}\` (${whyUnreadable(error)})`,
+      {
+        cause: error,
+      },
+    )
   }
+}
+
+/** `token mint --handle` prints two lines; which of them is meant is not for us to guess. */
+function onlyLine(text: string, source: string): string {
+  const token = text.trim()
+  if (!/[\r\n]/.test(token)) return token
+  const message = `\`${source}\` holds several lines; it must hold one token or one handle`
+  throw new SallyportError('SALLYPORT_TOKEN_INVALID', message)
 }

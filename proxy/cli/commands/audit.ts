@@ -8,6 +8,7 @@ import { tailAudit } from '../../audit/tail.ts'
 import { describeVerification } from '../../audit/verify-text.ts'
 import { verifyAudit } from '../../audit/verify.ts'
 import { AUDIT_PUBLIC_KEY_FILE } from '../../state/audit-key.ts'
+import { whyUnreadable } from '../../unreadable.ts'
 import { addCommand, addGroup, configOption, option, repeatable, type CommandHost } from '../command.ts'
 import { findConfigFile, loadCommandConfig, loadConfigFile } from '../config-file.ts'
 import { auditFilters, filterOptions, type FilterOptions } from '../audit-filters.ts'
@@ -204,8 +205,9 @@ function readFile(file: string): string {
   try {
     return readFileSync(file, 'utf8')
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown fault'
-    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `\`${file}\` can't be read (${code})`, { cause: error })
+    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `\`${file}\` can't be read (${whyUnreadable(error)})`, {
+      cause: error,
+    })
   }
 }
 

@@ -31,6 +31,7 @@ interface ExplainOptions extends TokenOptions {
   readonly address?: readonly string[]
   readonly resolve?: true
   readonly client?: string
+  readonly clientCertificate?: string
   readonly json?: true
 }
 
@@ -53,6 +54,10 @@ export function addExplainCommand(host: CommandHost): void {
       repeatable('--address <address>', 'take this as what the name resolves to; repeatable'),
       option('--resolve', 'resolve the name as the gateway would, and judge the addresses too'),
       option('--client <address>', 'where the client is, for tokens bound to an address'),
+      option(
+        '--client-certificate <thumbprint>',
+        'SHA-256 thumbprint (base64url) of its certificate, for tokens bound to one',
+      ),
     ],
     json: true,
     run: explainDecision,
@@ -73,7 +78,12 @@ async function explainDecision(terminal: Terminal, options: ExplainOptions): Pro
   const identified =
     token === undefined
       ? { ok: true as const, identity: operatorIdentity({ tenant: options.tenant, nowMs: Date.now() }) }
-      : await identifyOffline(token, { config, sets: rules.sets, clientAddress: options.client })
+      : await identifyOffline(token, {
+          config,
+          sets: rules.sets,
+          clientAddress: options.client,
+          clientCertificate: options.clientCertificate,
+        })
   if (!identified.ok) {
     const { reason, detail } = identified
     terminal.out(
@@ -114,6 +124,8 @@ async function explainDecision(terminal: Terminal, options: ExplainOptions): Pro
 function readDestination(options: ExplainOptions): Destination {
   if (options.host === undefined) throw new UsageError('name the destination by `--host HOST` (and `--port PORT`)')
   const port = /^\d{1,5}$/.test(options.port) ? Number(options.port) : Number.NaN
+  if (/\/|^[^:]*:\d*$/.test(options.host))
+    throw new UsageError('`--host` is a host alone, such as `api.github.com`; its port goes into `--port`')
   const bare = options.host.includes(':') && !options.host.startsWith('[') ? `[${options.host}]` : options.host
   const destination = destinationOf(bare, port)
   if (destination.ok) return destination.value
@@ -167,10 +179,15 @@ function describe(
   identity: Identity | undefined,
   note: string | undefined,
 ): string {
-  const rows = explanation.layers.map((layer) => [`  ${layer.layer}`, layer.mode, layer.kind, verdictText(layer)])
-  const addresses = explanation.addresses.map(
-    (address) => `  ${address.address}: ${address.class}${address.prohibited ? ', prohibited' : ''}`,
-  )
+  // Before the ceiling stand the operator's own `deniedHosts`, where there are any.
+  const isDenied = (index: number) => index === 0 && explanation.layers[1]?.layer === 'ceiling'
+  const rows = explanation.layers.map((layer, index) => [
+    `  ${layer.layer}`,
+    layer.mode,
+    isDenied(index) ? 'deniedHosts' : layer.kind,
+    verdictText(layer),
+  ])
+  const addresses = explanation.addresses.map((address) => `  ${address.address}: ${addressText(address)}`)
   return [
     `${hostText(destination)}:${destination.port} ${decisionText(explanation)}`,
     '',
@@ -195,6 +212,11 @@ function decisionText({ decision }: Explanation): string {
   return report === undefined
     ? `is let out${rule}.`
     : `is let out${rule}, and recorded: the layer ${report.layer} only reports, and would have refused it (${report.reason}).`
+}
+
+function addressText(address: { readonly class: string; readonly prohibited: boolean }): string {
+  if (address.prohibited) return `${address.class}, prohibited`
+  return address.class === 'public' ? 'public' : `${address.class}, permitted here`
 }
 
 function verdictText({ verdict }: LayerExplanation): string {

@@ -12,6 +12,7 @@ import { EXIT, UsageError, type ExitCode, type Terminal } from '../terminal.ts'
 interface InspectOptions extends TokenOptions {
   readonly config?: string
   readonly client?: string
+  readonly clientCertificate?: string
   readonly verify: boolean
   readonly json?: true
 }
@@ -35,6 +36,10 @@ export function addInspectCommand(host: CommandHost): void {
       configOption(),
       ...tokenOptions(),
       option('--client <address>', 'where the client is, for tokens bound to an address'),
+      option(
+        '--client-certificate <thumbprint>',
+        'SHA-256 thumbprint (base64url) of its certificate, for tokens bound to one',
+      ),
       option('--no-verify', 'only take it apart'),
     ],
     json: true,
@@ -69,6 +74,7 @@ async function verify(terminal: Terminal, token: string, options: InspectOptions
     config,
     sets: compileRuleset(config, machineSets, []).sets,
     clientAddress: options.client,
+    clientCertificate: options.clientCertificate,
   })
   if (identified.ok) return { result: 'verified' }
   return {

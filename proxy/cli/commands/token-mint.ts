@@ -10,6 +10,7 @@ import { systemClock } from '../../clock.ts'
 import { openKeys } from '../../tokens/keys.ts'
 import { mintToken } from '../../tokens/mint.ts'
 import { readSigningKey, secretSigningKey, type SigningKey } from '../../tokens/signing-key.ts'
+import { whyUnreadable } from '../../unreadable.ts'
 import { addCommand, configOption, option, repeatable, type CommandHost } from '../command.ts'
 import { loadCommandConfig } from '../config-file.ts'
 import { instant, json } from '../print.ts'
@@ -167,8 +168,9 @@ async function readKeyFile(file: string, encoding: BufferEncoding = 'utf8'): Pro
   try {
     return await readFile(file, encoding)
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown fault'
-    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `key \`${file}\` can't be read (${code})`, { cause: error })
+    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `key \`${file}\` can't be read (${whyUnreadable(error)})`, {
+      cause: error,
+    })
   }
 }
 

@@ -362,6 +362,10 @@ describe('an archived beginning', () => {
       code: 'segment_missing',
       message: 'files 1 to 2 are missing',
     })
+    expect((await verify(log.folder, { fromSegment: 4 })).fault).toMatchObject({
+      code: 'segment_unexpected',
+      message: 'file 3 is there, but 4 was said to be the first',
+    })
     expect(await verify(log.folder, { fromSegment: 3 })).toMatchObject({ ok: true, instances: [{ firstSegment: 3 }] })
     expect(await verify(log.folder, { anchors: [closing] })).toMatchObject({ ok: true })
     expect(await verify(log.folder, { anchors: [early], fromSegment: 3 })).toMatchObject({ ok: true })

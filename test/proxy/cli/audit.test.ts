@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { generateAuditKey } from '../../../proxy/audit/key.ts'
 import { openAuditLog } from '../../../proxy/audit/log.ts'
 import { systemClock } from '../../../proxy/clock.ts'
-import { csvLine } from '../../../proxy/cli/audit-print.ts'
+import { csvLine, describeLine } from '../../../proxy/cli/audit-print.ts'
 import { runBinary, runMain, temporaryFolder } from './run-cli.ts'
 
 const folder = temporaryFolder()
@@ -51,6 +51,29 @@ beforeAll(async () => {
     client: '127.0.0.1:5',
   })
   await log.close()
+})
+
+describe('a line in short', () => {
+  const line = {
+    seq: 1,
+    time: '2026-01-31T12:00:00.000Z',
+    instance: 'gw',
+    prev: '0'.repeat(64),
+    kind: 'decision',
+    request_id: 'r',
+    host: 'api.example.com',
+    port: 443,
+    rule: '*.example.com',
+  } as const
+
+  test('an entry that allowed is not what refused, or failed', () => {
+    const refused = { ...line, decision: 'deny', effective: 'deny', reason: 'byte_quota' } as const
+    expect(describeLine(refused)).toContain('  REFUSED  byte_quota, though allowed by *.example.com  ')
+    const failed = { ...line, decision: 'allow', effective: 'allow', reason: 'connect_refused' } as const
+    expect(describeLine(failed)).toContain('  allowed  by *.example.com, but connect_refused  ')
+    const denied = { ...refused, reason: 'host_denied', layer: 'ceiling' } as const
+    expect(describeLine(denied)).toContain('  REFUSED  host_denied at ceiling by *.example.com  ')
+  })
 })
 
 describe('audit query', () => {

@@ -57,6 +57,12 @@ describe('policy check', () => {
     expect(without.stderr).toContain('allowedHosts[0]: `@corp` is refused: no set has this name')
   })
 
+  test('a single policy of no known kind says which there are', async () => {
+    const outcome = await runMain(['policy', 'check', file('kind.yaml', 'kind: statc')])
+    expect(outcome.code).toBe(3)
+    expect(outcome.stderr).toMatch(/: kind: expected `deny-all`, `allow-all`, `static` or `named`$/)
+  })
+
   test('JSON says the same', async () => {
     const { code, stdout } = await runMain(['policy', 'check', '--json', file('bad2.yaml', 'limits: { tunnels: 0 }')])
     expect(code).toBe(3)
@@ -114,6 +120,9 @@ describe('policy test', () => {
 
   test('a document that holds no cases fails', async () => {
     expect((await runMain(['policy', 'test', file('none.yaml', { cases: [] })])).code).toBe(1)
+    expect((await runMain(['policy', 'test', file('other.yaml', { state: 'x' })])).stdout).toMatch(
+      /^FAILED the document: cases: .*expected array.*\n0 passed, 1 failed$/,
+    )
     expect((await runMain(['policy', 'test', file('broken.yaml', 'cases: [')])).code).toBe(3)
   })
 })
@@ -194,6 +203,27 @@ describe('policy explain', () => {
     const data = await explain(...args, '--json')
     expect(JSON.parse(data.stdout)).toMatchObject({ decision: { effective: 'deny', ...decision } })
   })
+
+  test("the operator's own `deniedHosts` are told from the ceiling, and a lifted address from a public one", async () => {
+    const { stdout } = await explain('--host', 'api.example.com', '--address', '192.0.2.7', '--address', '1.1.1.1')
+    expect(stdout).toMatch(/ceiling +enforce +deniedHosts +allows\n +ceiling +enforce +static +allows/)
+    expect(stdout).toMatch(/192\.0\.2\.7: \S+, prohibited\n +1\.1\.1\.1: public\n/)
+    const lifted = file(
+      'lifted.yaml',
+      'policy: { ceiling: { kind: allow-all } }\nnetwork: { allowPrivate: [10.0.0.0/8] }\n',
+    )
+    const args = ['policy', 'explain', '--config', lifted, '--host', 'a.example', '--address', '10.1.1.1']
+    expect((await runMain(args)).stdout).toContain('  10.1.1.1: private, permitted here\n')
+  })
+
+  test.each(['https://api.example.com/', 'api.example.com:443', 'api.example.com/x'])(
+    'a host that brings more than itself (%s) is wrong usage',
+    async (host) => {
+      const outcome = await explain('--host', host)
+      expect(outcome).toMatchObject({ code: 3, stdout: '' })
+      expect(outcome.stderr).toContain('`--host` is a host alone')
+    },
+  )
 
   test('a reporting tenant is let out, and said so', async () => {
     const { code, stdout } = await explain('--tenant', 'lenient', '--host', 'api.example.com')

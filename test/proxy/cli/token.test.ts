@@ -137,7 +137,7 @@ describe('token mint', () => {
     expect(await sallyport('token', 'mint', '--issuer', 'own', '--key', '/nowhere/key.pem')).toEqual({
       code: 1,
       stdout: '',
-      stderr: "sallyport: key `/nowhere/key.pem` can't be read (ENOENT)",
+      stderr: "sallyport: key `/nowhere/key.pem` can't be read (no such file)",
     })
   })
 })
@@ -159,6 +159,22 @@ describe('token inspect', () => {
     const outcome = await runMain(['token', 'inspect', '--config', CONFIG, '--token', forged])
     expect(outcome.code).toBe(2)
     expect(outcome.stdout).toMatch(/^REFUSED: token_[a-z_]+.*the word of whoever made the token/)
+  })
+
+  test('a token that is bound to a certificate is judged with the one that is named', async () => {
+    const thumbprint = 'a'.repeat(42) + 'A'
+    const token = (await sallyport('token', 'mint', '--bind-certificate', thumbprint)).stdout
+    const inspect = (...more: string[]) => runMain(['token', 'inspect', '--config', CONFIG, '--token', token, ...more])
+    expect((await inspect()).stdout).toMatch(/^REFUSED: token_binding_mismatch/)
+    expect(await inspect('--client-certificate', thumbprint)).toMatchObject({ code: 0 })
+    expect((await inspect('--client-certificate', `b${thumbprint.slice(1)}`)).code).toBe(2)
+  })
+
+  test('a file of two lines, as `token mint --handle` prints them, is neither', async () => {
+    const both = (await sallyport('token', 'mint', '--handle')).stdout
+    const outcome = await runMain(['token', 'inspect', '--token-file', '-'], { input: both })
+    expect(outcome).toMatchObject({ code: 1, stdout: '' })
+    expect(outcome.stderr).toContain('`standard input` holds several lines')
   })
 
   test('what is no token is said without repeating it', async () => {
