@@ -1,19 +1,10 @@
-/** The backends by the names that the command line has for them. */
+/** The backends by the names that the command line has for them. Each is loaded when it is used: most runs need one. */
 import path from 'node:path'
 import { UsageError } from '../../proxy/cli/terminal.ts'
 import type { Backend } from '../backend.ts'
 import type { ContainerSandboxLayout } from '../backends/container-layout.ts'
-import { createDockerBackend } from '../backends/docker.ts'
 import type { MountOption } from '../backends/mounts.ts'
-import { createPassthroughBackend } from '../backends/passthrough.ts'
-import { createProcessBackend } from '../backends/process.ts'
-import { createRunscBackend } from '../backends/runsc.ts'
-
-/** All of them. */
-export const BACKENDS = ['process', 'docker', 'runsc', 'passthrough'] as const
-
-/** One of {@link BACKENDS}. */
-export type BackendName = (typeof BACKENDS)[number]
+import type { BackendName } from './backend-names.ts'
 
 /** What is seen inside. */
 export interface Inside {
@@ -34,36 +25,42 @@ export interface FolderBackend {
  * Makes it.
  * @throws UsageError and SandboxError for what this backend can't show
  */
-export function backendFor(name: BackendName, { runtimeRoot, folder, mounts, image = '' }: Inside): FolderBackend {
+export async function backendFor(
+  name: BackendName,
+  { runtimeRoot, folder, mounts, image = '' }: Inside,
+): Promise<FolderBackend> {
   switch (name) {
     case 'process':
       // The folder is a mount like others, so that further ones may lie inside it; home is an empty folder that ends with the sandbox.
       return {
-        backend: createProcessBackend({ runtimeRoot, mounts: [{ hostPath: folder, writable: true }, ...mounts] }),
+        backend: (await loadProcess())({ runtimeRoot, mounts: [{ hostPath: folder, writable: true }, ...mounts] }),
         folder,
       }
     case 'docker':
     case 'runsc': {
       const place = isTaken(folder) ? '/mnt/outputs' : folder
       const options = { image, layout: layoutOf(folder, place, mounts) }
-      return { backend: name === 'docker' ? createDockerBackend(options) : createRunscBackend(options), folder: place }
+      return {
+        backend: name === 'docker' ? (await loadDocker())(options) : (await loadRunsc())(options),
+        folder: place,
+      }
     }
     case 'passthrough':
-      return { backend: createPassthroughBackend({ runtimeRoot, workingFolder: folder }), folder }
+      return { backend: (await loadPassthrough())({ runtimeRoot, workingFolder: folder }), folder }
   }
 }
 
 /** A backend that is only asked what there is. */
-export function backendForLooking(name: BackendName, runtimeRoot: string): Backend {
+export async function backendForLooking(name: BackendName, runtimeRoot: string): Promise<Backend> {
   switch (name) {
     case 'process':
-      return createProcessBackend({ runtimeRoot })
+      return (await loadProcess())({ runtimeRoot })
     case 'docker':
-      return createDockerBackend({ image: 'none' })
+      return (await loadDocker())({ image: 'none' })
     case 'runsc':
-      return createRunscBackend({ image: 'none' })
+      return (await loadRunsc())({ image: 'none' })
     case 'passthrough':
-      return createPassthroughBackend({ runtimeRoot })
+      return (await loadPassthrough())({ runtimeRoot })
   }
 }
 
@@ -85,3 +82,8 @@ function layoutOf(folder: string, place: string, mounts: readonly MountOption[])
 function isTaken(folder: string): boolean {
   return !path.relative('/tmp', folder).startsWith('..')
 }
+
+const loadProcess = async () => (await import('../backends/process.ts')).createProcessBackend
+const loadDocker = async () => (await import('../backends/docker.ts')).createDockerBackend
+const loadRunsc = async () => (await import('../backends/runsc.ts')).createRunscBackend
+const loadPassthrough = async () => (await import('../backends/passthrough.ts')).createPassthroughBackend

@@ -7,6 +7,6 @@ if (fault === undefined) {
   const { main } = await import('./main.ts')
   process.exitCode = await main(process.argv.slice(2))
 } else {
-  console.error(fault)
+  process.stderr.write(`${fault}\n`)
   process.exitCode = 1
 }

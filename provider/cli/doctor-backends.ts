@@ -4,7 +4,8 @@ import type { Environment } from '../../proxy/config/environment.ts'
 import type { Backend } from '../backend.ts'
 import { checkRuntimeRoot, defaultRuntimeRoot } from '../runtime-folder.ts'
 import { SandboxError } from '../sandbox-error.ts'
-import { BACKENDS, backendForLooking, type BackendName } from './backends.ts'
+import { BACKENDS, type BackendName } from './backend-names.ts'
+import { backendForLooking } from './backends.ts'
 import { installCommand, isInPath } from './install-command.ts'
 
 /** Asks each backend; starts no sandbox. */
@@ -16,7 +17,7 @@ export async function examineBackends(environment: Environment): Promise<readonl
 async function examine(name: BackendName, runtimeRoot: string, environment: Environment): Promise<Finding> {
   const title = `sandboxes: ${name}`
   try {
-    const backend = backendForLooking(name, runtimeRoot)
+    const backend = await backendForLooking(name, runtimeRoot)
     try {
       await backend.check()
     } catch (error) {

@@ -4,7 +4,6 @@ import type { Terminal } from '../../proxy/cli/terminal.ts'
 import { addMcpCommand } from './commands/mcp.ts'
 import { addRunCommand } from './commands/run.ts'
 import { addSandboxCommands } from './commands/sandbox.ts'
-import { examineBackends } from './doctor-backends.ts'
 
 /** What sandboxes add. */
 export const SANDBOX_COMMANDS: CommandLineExtension = {
@@ -13,7 +12,7 @@ export const SANDBOX_COMMANDS: CommandLineExtension = {
     addSandboxCommands(host)
     addMcpCommand(host)
   },
-  examine: examineBackends,
+  examine: async (environment) => (await import('./doctor-backends.ts')).examineBackends(environment),
 }
 
 /** Runs one command line, without the program's own name; gives back the exit code and never throws. */

@@ -47,7 +47,7 @@ export async function openSandbox(
   let backend: Backend
   let folder: string
   try {
-    ;({ backend, folder } = backendFor(request.backend, {
+    ;({ backend, folder } = await backendFor(request.backend, {
       runtimeRoot,
       folder: request.folder,
       image: request.image,

@@ -6,7 +6,7 @@ import { option, repeatable } from '../../proxy/cli/command.ts'
 import { readDocument } from '../../proxy/cli/read-document.ts'
 import { type Terminal, UsageError } from '../../proxy/cli/terminal.ts'
 import type { MountOption } from '../backends/mounts.ts'
-import { BACKENDS, type BackendName } from './backends.ts'
+import { BACKENDS, type BackendName } from './backend-names.ts'
 
 /** As commander gives them. */
 export interface SandboxOptions {

@@ -109,7 +109,8 @@ function privateAdvice(addresses: string): string {
 
 function entryFor(host: string | undefined, port: number | undefined): string | undefined {
   if (host === undefined) return undefined
-  return USUAL_PORTS.includes(port) ? host : authority(host, port)
+  if (!USUAL_PORTS.includes(port)) return authority(host, port)
+  return host.includes(':') ? `[${host}]` : host
 }
 
 function addressesOf({ host, resolved }: DecisionLine): string {

@@ -27,7 +27,7 @@ export class UsageError extends Error {
 }
 
 /** Prints a fault in one line (a configuration: one for each fault) and says how to exit. Never prints a stack. */
-export function reportFault(terminal: Terminal, error: unknown): ExitCode {
+export function reportFault(terminal: Pick<Terminal, 'err'>, error: unknown): ExitCode {
   if (error instanceof UsageError) {
     terminal.err(`sallyport: ${error.message}`)
     return EXIT.usage

@@ -2,7 +2,7 @@
 import { addCommand, type CommandHost } from '../../../proxy/cli/command.ts'
 import { packageVersion } from '../../../proxy/cli/package-version.ts'
 import { EXIT, type ExitCode, type Terminal, UsageError } from '../../../proxy/cli/terminal.ts'
-import { type OpenSandbox, openSandbox } from '../open-sandbox.ts'
+import type { OpenSandbox } from '../open-sandbox.ts'
 import { readSandboxOptions, type SandboxOptions, sandboxOptions } from '../sandbox-options.ts'
 
 /** Adds the command. */
@@ -24,6 +24,7 @@ export function addMcpCommand(host: CommandHost): void {
 async function serve(terminal: Terminal, options: SandboxOptions): Promise<ExitCode> {
   const request = await readSandboxOptions(terminal, options)
   const { McpServer, StdioServerTransport, addSandboxTools } = await loadSdk()
+  const { openSandbox } = await import('../open-sandbox.ts')
   const server = new McpServer({ name: 'sallyport', version: packageVersion() })
   const ended = new AbortController()
   let open: OpenSandbox | undefined

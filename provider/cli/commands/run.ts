@@ -4,8 +4,6 @@ import { EXIT, reportFault, type Terminal, UsageError } from '../../../proxy/cli
 import { parseSeconds } from '../../../proxy/config/values.ts'
 import { SandboxError } from '../../sandbox-error.ts'
 import { installCommand, isInPath } from '../install-command.ts'
-import { openSandbox } from '../open-sandbox.ts'
-import { runInside } from '../run-inside.ts'
 import { readSandboxOptions, type SandboxOptions, sandboxOptions } from '../sandbox-options.ts'
 import { createTeller } from '../tell.ts'
 
@@ -57,6 +55,8 @@ export function addRunCommand(host: CommandHost): void {
 async function run(terminal: Terminal, options: RunOptions, command: readonly string[]): Promise<number> {
   const timeoutMs = readTimeout(options.timeout)
   const request = await readSandboxOptions(terminal, options)
+  // Loaded here, so that other commands start fast.
+  const [{ openSandbox }, { runInside }] = await Promise.all([import('../open-sandbox.ts'), import('../run-inside.ts')])
   try {
     const { sandbox, folder, decisions, network, close } = await untilInterrupted((signal) =>
       openSandbox(terminal, request, { label: 'run', signal }),
@@ -81,24 +81,32 @@ async function run(terminal: Terminal, options: RunOptions, command: readonly st
     teller.summary({ exitCode, timedOut })
     return exitCode
   } catch (error) {
-    return failed(terminal, error, request.backend)
+    const searchPath = terminal.environment['PATH'] ?? ''
+    const isInstalled = isInPath('bwrap', `${searchPath}:/usr/bin:/bin`)
+    return failed(terminal, error, { backend: request.backend, searchPath, isInstalled })
   }
 }
 
-function failed(terminal: Terminal, error: unknown, backend: string): number {
+/** What is known of the machine when a run fails. */
+export interface FailureContext {
+  readonly backend: string
+  readonly searchPath: string
+  /** Whether bubblewrap is there. */
+  readonly isInstalled: boolean
+}
+
+/** Says why it could not be run; gives back the exit code. */
+export function failed(terminal: Pick<Terminal, 'err'>, error: unknown, context: FailureContext): number {
   if (error instanceof Interrupted) return error.exitCode
-  const install = installCommand('bubblewrap', terminal.environment['PATH'])
-  const lacksBubblewrap =
-    backend === 'process' && !isInPath('bwrap', `${terminal.environment['PATH'] ?? ''}:/usr/bin:/bin`)
+  const install = installCommand('bubblewrap', context.searchPath)
   const isMissing = error instanceof SandboxError && error.code === 'SALLYPORT_SANDBOX_BACKEND_MISSING'
-  if (isMissing && lacksBubblewrap && install !== undefined) {
+  if (isMissing && context.backend === 'process' && !context.isInstalled && install !== undefined) {
     terminal.err(
       `sallyport: bubblewrap is what shuts the command in, and it is not installed. This installs it:\n\n  ${install}\n`,
     )
     return NOT_RUN_EXIT_CODE
   }
-  const code = reportFault(terminal, error)
-  return code === EXIT.usage ? code : NOT_RUN_EXIT_CODE
+  return reportFault(terminal, error) === EXIT.usage ? EXIT.usage : NOT_RUN_EXIT_CODE
 }
 
 function readTimeout(text: string | undefined): number | undefined {

@@ -3,12 +3,10 @@ import { addCommand, addGroup, option, type CommandHost } from '../../../proxy/c
 import { fromNow, instant, json, table } from '../../../proxy/cli/print.ts'
 import { EXIT, type ExitCode, type Terminal, UsageError } from '../../../proxy/cli/terminal.ts'
 import { parseSeconds } from '../../../proxy/config/values.ts'
-import { createSandboxProvider } from '../../create-provider.ts'
-import { reapGatewayFolders } from '../../reap.ts'
 import { checkRuntimeRoot, defaultRuntimeRoot, openRuntimeRoot } from '../../runtime-folder.ts'
 import type { SandboxInfo, SandboxProvider } from '../../sandbox.ts'
 import { SandboxError } from '../../sandbox-error.ts'
-import { BACKENDS, backendForLooking, type BackendName } from '../backends.ts'
+import { BACKENDS, type BackendName } from '../backend-names.ts'
 
 /** Audit logs of gateways whose process has ended are kept so long. */
 const KEPT_LOG_MS = 86_400_000
@@ -81,6 +79,7 @@ async function reap(terminal: Terminal, options: SandboxOptions): Promise<ExitCo
   await withEach(terminal, options.backend, async (provider) => {
     destroyed.push(...(await provider.reap({ olderThanMs })))
   })
+  const { reapGatewayFolders } = await import('../../reap.ts')
   await reapGatewayFolders(checkRuntimeRoot(defaultRuntimeRoot()), Math.min(olderThanMs, KEPT_LOG_MS))
   if (options.json === true) terminal.out(json(destroyed))
   else terminal.out(destroyed.length === 0 ? 'There was nothing to take away.' : destroyed.join('\n'))
@@ -93,11 +92,15 @@ async function withEach(
   named: BackendName | undefined,
   look: (provider: SandboxProvider) => Promise<void>,
 ): Promise<void> {
+  const [{ createSandboxProvider }, { backendForLooking }] = await Promise.all([
+    import('../../create-provider.ts'),
+    import('../backends.ts'),
+  ])
   const runtimeRoot = checkRuntimeRoot(defaultRuntimeRoot())
   await openRuntimeRoot(runtimeRoot)
   for (const name of named === undefined ? BACKENDS : [named]) {
     try {
-      const backend = backendForLooking(name, runtimeRoot)
+      const backend = await backendForLooking(name, runtimeRoot)
       const provider = createSandboxProvider({ backend, defaultEgress: { kind: 'allow-all' }, runtimeRoot })
       try {
         await look(provider)

@@ -1,6 +1,6 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import type { Command } from 'commander'
 import ts from 'typescript'
 import { expect, test } from 'vitest'
@@ -105,8 +105,8 @@ test.skipIf(OLD_NODE === undefined)(
   'an old Node says one clear line, and loads nothing else (skipped: this machine has no old Node)',
   () => {
     const folder = temporaryFolder()
-    for (const name of ['bin', 'node-version']) {
-      const source = readFileSync(join(import.meta.dirname, `../../../proxy/cli/${name}.ts`), 'utf8')
+    for (const name of ['provider/cli/bin', 'proxy/cli/node-version']) {
+      const source = readFileSync(join(import.meta.dirname, `../../../${name}.ts`), 'utf8')
       const { outputText } = ts.transpileModule(source, {
         compilerOptions: {
           module: ts.ModuleKind.ESNext,
@@ -114,10 +114,11 @@ test.skipIf(OLD_NODE === undefined)(
           rewriteRelativeImportExtensions: true,
         },
       })
+      mkdirSync(join(folder.path, dirname(name)), { recursive: true })
       writeFileSync(join(folder.path, `${name}.js`), outputText)
     }
     writeFileSync(join(folder.path, 'package.json'), '{ "type": "module" }')
-    const { status, stderr, stdout } = spawnSync(OLD_NODE ?? '', [join(folder.path, 'bin.js'), 'serve'], {
+    const { status, stderr, stdout } = spawnSync(OLD_NODE ?? '', [join(folder.path, 'provider/cli/bin.js'), 'serve'], {
       encoding: 'utf8',
     })
     folder.close()
