@@ -39,8 +39,8 @@ function sshConnect(host: string, port: string): string {
 
 /** All variables. */
 export function clientVariables(settings: ClientSettings): Variables {
-  const { token, user } = settings
-  const { host, hostname, port, url } = partsOf(settings)
+  const { token } = settings
+  const { hostname, port, url } = partsOf(settings)
   const credentials = token === undefined ? {} : { SALLYPORT_TOKEN: token }
   return {
     ...bothCases('HTTP_PROXY', url),
@@ -51,7 +51,6 @@ export function clientVariables(settings: ClientSettings): Variables {
     ...bothCases('WS_PROXY', url),
     ...bothCases('WSS_PROXY', url),
     ...bothCases('GRPC_PROXY', url),
-    RSYNC_PROXY: url.replace(/^https?:\/\//, ''),
     NODE_USE_ENV_PROXY: '1',
     GLOBAL_AGENT_HTTP_PROXY: url,
     GLOBAL_AGENT_HTTPS_PROXY: url,
@@ -63,21 +62,35 @@ export function clientVariables(settings: ClientSettings): Variables {
     YARN_HTTPS_PROXY: url,
     DOCKER_HTTP_PROXY: url,
     DOCKER_HTTPS_PROXY: url,
+    ...(isTls(settings) ? {} : plainVariables(settings)),
+    // git asks without credentials first, unless it is told not to.
+    ...(token === undefined
+      ? {}
+      : { GIT_CONFIG_COUNT: '1', GIT_CONFIG_KEY_0: 'http.proxyAuthMethod', GIT_CONFIG_VALUE_0: 'basic' }),
+    SALLYPORT_PROXY: `${settings.proxy.protocol}//${hostname}:${port}`,
+    ...credentials,
+    ...(settings.caFile === undefined ? {} : authorityVariables(settings)),
+  }
+}
+
+/** Of clients that speak no TLS to a proxy: to a gateway that does they would send the token in the clear. */
+function plainVariables(settings: ClientSettings): Variables {
+  const { token, user } = settings
+  const { host, hostname, port, url } = partsOf(settings)
+  return {
+    RSYNC_PROXY: url.replace(/^https?:\/\//, ''),
     CLOUDSDK_PROXY_TYPE: 'http',
     CLOUDSDK_PROXY_ADDRESS: host,
     CLOUDSDK_PROXY_PORT: port,
     ...(token === undefined ? {} : { CLOUDSDK_PROXY_USERNAME: user, CLOUDSDK_PROXY_PASSWORD: token }),
     JAVA_TOOL_OPTIONS: javaOptions(hostname, port),
-    // git asks without credentials first, unless it is told not to.
-    ...(token === undefined
-      ? {}
-      : { GIT_CONFIG_COUNT: '1', GIT_CONFIG_KEY_0: 'http.proxyAuthMethod', GIT_CONFIG_VALUE_0: 'basic' }),
     GIT_SSH_COMMAND: `ssh -o ProxyCommand='bash --norc -c "$SALLYPORT_SSH_CONNECT" %h %p'`,
     SALLYPORT_SSH_CONNECT: sshConnect(host, port),
-    SALLYPORT_PROXY: `${settings.proxy.protocol}//${hostname}:${port}`,
-    ...credentials,
-    ...(settings.caFile === undefined ? {} : authorityVariables(settings.caFile)),
   }
+}
+
+function isTls({ proxy }: ClientSettings): boolean {
+  return proxy.protocol === 'https:'
 }
 
 /** What can't be set by a variable, a line each. */
@@ -87,14 +100,23 @@ export function clientNotes(settings: ClientSettings): readonly string[] {
     'NO_PROXY holds this machine alone; a client that is told more would go round the gateway.',
     'Node: fetch needs NODE_USE_ENV_PROXY=1 (set here), which Node before 22.21 does not know; there use ProxyAgent of undici. axios: set `proxy: false` and an HttpsProxyAgent.',
     'Python: requests and urllib read these variables; aiohttp only with `trust_env=True`; websockets from version 15.',
-    'git over ssh goes through CONNECT by GIT_SSH_COMMAND and needs bash; the policy must allow the port, such as `github.com:22`.',
+    isTls(settings)
+      ? "TLS to the gateway: nothing is set for Java, git over ssh, rsync and gcloud. Python's urllib can't either, and sends the token in the clear before it fails; requests can."
+      : 'git over ssh goes through CONNECT by GIT_SSH_COMMAND and needs bash; the policy must allow the port, such as `github.com:22`.',
+    ...(isTls(settings)
+      ? [
+          'curl takes the authority of the gateway from `--proxy-cacert`, and a client certificate from `--proxy-cert` and `--proxy-key`.',
+        ]
+      : []),
   ]
   if (settings.token === undefined) return notes
+  const javaNote =
+    'Java reads no credentials from variables: set a java.net.Authenticator with user and token. JAVA_TOOL_OPTIONS enables Basic for CONNECT (disabledSchemes) and holds no token, since the JVM prints it.'
   return [
     ...notes,
     'curl before 7.65 cuts user info at 255 characters: there use `--proxy-header "Proxy-Authorization: Bearer $SALLYPORT_TOKEN"`.',
     'SOCKS5 allows a password of 255 bytes: for a longer token mint a handle (`sallyport token mint --handle`) and use that.',
-    'Java reads no credentials from variables: set a java.net.Authenticator with user and token. JAVA_TOOL_OPTIONS enables Basic for CONNECT (disabledSchemes) and holds no token, since the JVM prints it.',
+    ...(isTls(settings) ? [] : [javaNote]),
     'Chromium and Playwright ignore credentials in variables: pass `proxy: { server, username, password }`.',
     'GIT_CONFIG_COUNT here replaces one that is set already.',
   ]
@@ -131,8 +153,9 @@ function javaOptions(hostname: string, port: string): string {
 }
 
 /** For a gateway whose certificate, or an origin whose authority, the clients don't know. The file must hold the usual authorities too. */
-function authorityVariables(file: string): Variables {
+function authorityVariables(settings: ClientSettings): Variables {
   const names = [
+    ...(isTls(settings) ? ['GIT_PROXY_SSL_CAINFO'] : []),
     'SSL_CERT_FILE',
     'NODE_EXTRA_CA_CERTS',
     'REQUESTS_CA_BUNDLE',
@@ -145,5 +168,5 @@ function authorityVariables(file: string): Variables {
     'npm_config_cafile',
     'GRPC_DEFAULT_SSL_ROOTS_FILE_PATH',
   ]
-  return Object.fromEntries(names.map((name) => [name, file]))
+  return Object.fromEntries(names.map((name) => [name, settings.caFile ?? '']))
 }

@@ -116,6 +116,22 @@ describeWith('git', 'git', () => {
   })
 })
 
+describeWith('git', 'git, with TLS to the gateway', () => {
+  test('the authority of the gateway has a variable of its own', async () => {
+    const clients = await startClients({ tlsToProxy: true })
+    try {
+      const argv = ['git', 'ls-remote', `${urlOf(clients.allowed, 'http')}none.git`]
+      const run = await clients.run({ argv, env: { ...clients.proxyVariables, GIT_PROXY_SSL_CAINFO: clients.caFile } })
+      expect(run.outcomes).toEqual(['token_missing', 'allow'])
+      const without = await clients.run({ argv, env: clients.proxyVariables })
+      expect(without.outcomes).toEqual([])
+      expect(without.stderr).toContain('certificate')
+    } finally {
+      await clients.close()
+    }
+  })
+})
+
 const authors = {
   GIT_AUTHOR_NAME: 'a',
   GIT_AUTHOR_EMAIL: 'a@example.test',

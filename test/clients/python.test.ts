@@ -60,3 +60,23 @@ for url in ('${urlOf(clients.allowed, 'https')}', '${urlOf(clients.allowed, 'htt
     })
   })
 })
+
+describeWith('Python with requests', 'Python, with TLS to the gateway', () => {
+  let clients: Clients
+  beforeAll(async () => {
+    clients = await startClients({ tlsToProxy: true })
+  })
+  afterAll(() => clients.close())
+
+  test('requests can, for both schemes', async () => {
+    const run = await clients.run(example('python-requests', clients.allowed, clients.proxyVariables))
+    expect(run, run.stderr).toMatchObject({ code: 0, outcomes: ['allow', 'allow'], dialects: ['connect', 'http'] })
+  })
+
+  test("urllib can't for https: targets: it speaks in the clear, and nothing is let out", async () => {
+    const run = await clients.run(example('python-urllib', clients.allowed, clients.proxyVariables))
+    expect(run.code).toBe(1)
+    expect(run.stderr).toContain('Remote end closed connection')
+    expect(run.outcomes).toEqual([])
+  })
+})

@@ -81,10 +81,26 @@ describe('the variables', () => {
   })
 
   test('an IPv6 gateway is bracketed in URLs alone', () => {
-    const found = clientVariables({ proxy: new URL('https://[::1]:3129'), token: undefined, user: 'x' })
-    expect(found['HTTPS_PROXY']).toBe('https://[::1]:3129')
+    const found = clientVariables({ proxy: new URL('http://[::1]:3129'), token: undefined, user: 'x' })
+    expect(found['HTTPS_PROXY']).toBe('http://[::1]:3129')
     expect(found['CLOUDSDK_PROXY_ADDRESS']).toBe('::1')
     expect(found['SALLYPORT_SSH_CONNECT']).toContain('/dev/tcp/::1/3129')
+  })
+
+  test('with TLS to the gateway, what would speak to it in the clear is left out, and said', async () => {
+    const args = ['env', '--proxy', 'https://gw.example:3128', '--token', TOKEN, '--ca', '/etc/ca.pem']
+    const { variables: found, notes } = JSON.parse((await runMain([...args, '--json'])).stdout) as {
+      variables: Record<string, string>
+      notes: string[]
+    }
+    const holders = Object.entries(found).filter(([name, value]) => name !== 'SALLYPORT_TOKEN' && value.includes(TOKEN))
+    expect(holders.length).toBeGreaterThan(5)
+    for (const [name, value] of holders) expect(value, name).toBe(`https://sbx_42:${TOKEN}@gw.example:3128`)
+    for (const name of ['GIT_SSH_COMMAND', 'SALLYPORT_SSH_CONNECT', 'JAVA_TOOL_OPTIONS', 'CLOUDSDK_PROXY_TYPE'])
+      expect(found).not.toHaveProperty(name)
+    expect(found['GIT_PROXY_SSL_CAINFO']).toBe('/etc/ca.pem')
+    expect(notes.join('\n')).toContain('nothing is set for Java, git over ssh, rsync and gcloud')
+    expect(notes.join('\n')).not.toContain('JAVA_TOOL_OPTIONS')
   })
 
   test('an authority of its own is told to everybody', async () => {
@@ -124,7 +140,7 @@ describe('where the token comes from', () => {
       'a file that is not there',
       ['--token-file', '/nowhere/token'],
       1,
-      "can't read the token from `/nowhere/token` (ENOENT)",
+      "can't read the token from `/nowhere/token` (no such file)",
     ],
     ['a token with a newline inside', ['--token', 'a\nb'], 3, 'no spaces'],
     ['a proxy that is no URL', ['--token', TOKEN, '--proxy', 'socks5://x'], 3, 'not the URL of a proxy'],
@@ -171,7 +187,9 @@ describe('the formats', () => {
   test('dotenv quotes what needs it', async () => {
     const { stdout } = await runMain(['env', '--proxy', PROXY, '--bound', '--format', 'dotenv', '--no-notes'])
     expect(stdout).toContain(`\nNO_PROXY='localhost,127.0.0.1,::1'\n`)
-    expect(stdout).toMatch(/^GIT_SSH_COMMAND="ssh -o ProxyCommand='bash --norc -c \\"\\\$SALLYPORT_SSH_CONNECT\\" %h %p'"$/m)
+    expect(stdout).toMatch(
+      /^GIT_SSH_COMMAND="ssh -o ProxyCommand='bash --norc -c \\"\\\$SALLYPORT_SSH_CONNECT\\" %h %p'"$/m,
+    )
   })
 })
 
