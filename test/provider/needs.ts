@@ -24,6 +24,7 @@ const NEEDS = {
   },
   socat: { probe: ['socat', '-V'], reason: 'socat is not installed (Debian: socat)' },
   ripgrep: { probe: ['rg', '--version'], reason: 'ripgrep is not installed (Debian: ripgrep)' },
+  curl: { probe: ['curl', '--version'], reason: 'curl is not installed (Debian: curl)' },
   docker: {
     probe: ['dockerd', '--version'],
     reason: 'there is no Docker engine (Debian: docker.io, iptables)',

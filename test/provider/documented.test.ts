@@ -1,0 +1,53 @@
+/** The examples of docs/provider.md: all of them typecheck, and those that a block of output follows print it. */
+import { execFile } from 'node:child_process'
+import fs from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import { promisify } from 'node:util'
+import ts from 'typescript'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { describeNeeding } from './needs.ts'
+
+const ROOT = path.join(import.meta.dirname, '../..')
+const page = fs.readFileSync(path.join(ROOT, 'docs/provider.md'), 'utf8')
+const examples = [...page.matchAll(/^```ts\n([\s\S]*?)^```\n(?:\n```text\n([\s\S]*?)^```)?/gm)].map(([, code = '', output], index) => ({
+  file: `example-${index}.ts`,
+  // As whoever installed the package writes it; here it is the sources.
+  code: code.replaceAll(/'sallyport(\/provider\/conformance)?'/g, (_all, conformance: string | undefined) => JSON.stringify(path.join(ROOT, conformance === undefined ? 'provider/index.ts' : 'provider/conformance/index.ts'))),
+  output,
+}))
+
+let folder: string
+beforeAll(() => {
+  folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spx-'))
+  fs.writeFileSync(path.join(folder, 'package.json'), '{"type":"module"}')
+  for (const { file, code } of examples) fs.writeFileSync(path.join(folder, file), code)
+})
+afterAll(() => fs.rmSync(folder, { recursive: true, force: true }))
+
+test('they typecheck', { timeout: 180_000 }, () => {
+  const { config } = ts.readConfigFile(path.join(ROOT, 'tsconfig.json'), (file) => ts.sys.readFile(file)) as { config: { compilerOptions: object } }
+  const { options } = ts.convertCompilerOptionsFromJson({ ...config.compilerOptions, typeRoots: [path.join(ROOT, 'node_modules/@types')], noPropertyAccessFromIndexSignature: false, rewriteRelativeImportExtensions: false }, ROOT)
+  const program = ts.createProgram(examples.map(({ file }) => path.join(folder, file)), options) // prettier-ignore
+  const faults = examples
+    .flatMap(({ file }) => {
+      const source = program.getSourceFile(path.join(folder, file))
+      return [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)]
+    })
+    .map(({ messageText, file }) => `${path.basename(file?.fileName ?? '')}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`)
+  expect(faults).toEqual([])
+})
+
+describeNeeding(['bubblewrap', 'curl'], 'what they print', () => {
+  const printing = examples.filter(({ output }) => output !== undefined)
+
+  test('most of them print something', () => {
+    expect(printing.length).toBeGreaterThanOrEqual(5)
+  })
+
+  test.each(printing.map(({ file, output }) => [file, output] as const))('%s', { timeout: 120_000 }, async (file, output) => {
+    const env = { PATH: process.env['PATH'], HOME: process.env['HOME'], XDG_RUNTIME_DIR: folder }
+    const { stdout } = await promisify(execFile)(process.execPath, [path.join(folder, file)], { env })
+    expect(stdout).toBe(output)
+  })
+})
