@@ -1,5 +1,5 @@
 /** Sandboxes behind a wall of our own: an empty file system with what is needed put in, no network, and the filter. */
-import { mkdir } from 'node:fs/promises'
+import { mkdirSync } from 'node:fs'
 import path from 'node:path'
 import type { StartedSandbox, StartRequest } from '../backend.ts'
 import type { WorkerSettings } from '../worker/settings.ts'
@@ -32,11 +32,9 @@ export async function startBubblewrap(engine: BubblewrapEngine, request: StartRe
     path.join(request.runtimeFolder, name),
   ) as [string, string, string, string]
   const working = engine.workingFolder ?? { hostPath: work, path: INSIDE.workspace, writable: true }
-  const [worker, names] = await Promise.all([
-    workerFile(),
-    writeOwnFiles(own, working.path),
-    ...[control, egress, work].map((folder) => mkdir(folder, { recursive: true, mode: 0o700 })),
-  ])
+  const worker = await workerFile()
+  for (const folder of [control, egress, work]) mkdirSync(folder, { recursive: true, mode: 0o700 })
+  const names = writeOwnFiles(own, working.path)
   const options = bubblewrapOptions({
     system: engine.system,
     ownFiles: { folder: own, names },

@@ -1,5 +1,5 @@
 /** Where things are inside a sandbox of the process tier, and the small files of its `/etc`. */
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 
 /** Paths inside. */
@@ -34,10 +34,10 @@ const OWN_FILES = (home: string): Readonly<Record<string, string>> => ({
   'resolv.conf': '# No name is resolved in here: the gateway does it.\n',
 })
 
-/** Writes the files into `folder` and returns their names. */
-export async function writeOwnFiles(folder: string, home: string): Promise<readonly string[]> {
-  await mkdir(folder, { recursive: true, mode: 0o755 })
+/** Writes the files into `folder` and returns their names. At one stroke: they are small, and a start waits for them. */
+export function writeOwnFiles(folder: string, home: string): readonly string[] {
+  mkdirSync(folder, { recursive: true, mode: 0o755 })
   const files = Object.entries(OWN_FILES(home))
-  await Promise.all(files.map(([name, content]) => writeFile(path.join(folder, name), content)))
+  for (const [name, content] of files) writeFileSync(path.join(folder, name), content)
   return files.map(([name]) => name)
 }

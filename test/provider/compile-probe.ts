@@ -7,9 +7,13 @@ const SOURCE = path.join(import.meta.dirname, 'probe.c')
 /** Compiles it into `folder`; for every processor and libc, with warnings as errors. `-static` makes it run in an image that has no libc. */
 export function compileProbe(folder: string, flags: readonly string[] = []): string {
   const file = path.join(folder, 'probe')
-  const { status, stderr, error } = spawnSync('gcc', ['-O1', '-Wall', '-Wextra', '-Werror', ...flags, '-o', file, SOURCE], {
-    encoding: 'utf8',
-  })
+  const { status, stderr, error } = spawnSync(
+    'gcc',
+    ['-O1', '-Wall', '-Wextra', '-Werror', ...flags, '-o', file, SOURCE],
+    {
+      encoding: 'utf8',
+    },
+  )
   if (error !== undefined) throw error
   if (status !== 0) throw new Error(`gcc: ${stderr}`)
   return file
