@@ -15,6 +15,8 @@ export async function buildWorker(file: string): Promise<void> {
     format: 'cjs',
     // An image may bring its own Node.
     target: 'node20',
+    // A real import() would load the whole module machinery before the first command.
+    supported: { 'dynamic-import': false },
     minifySyntax: true,
     legalComments: 'none',
     logLevel: 'warning',

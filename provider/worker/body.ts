@@ -3,6 +3,8 @@ import type http from 'node:http'
 import { Fault } from './fault.ts'
 import { COMMAND_TYPE, MAX_JSON_BYTES } from './wire.ts'
 
+const LINGER_MS = 5_000
+
 /** The whole body as JSON; an empty one is `{}`. @throws Fault `too_large` or `bad_request` */
 export async function readJson(request: http.IncomingMessage): Promise<unknown> {
   const pieces: Buffer[] = []
@@ -18,6 +20,23 @@ export async function readJson(request: http.IncomingMessage): Promise<unknown> 
 /** The JSON of a command. With {@link COMMAND_TYPE} it ends at the first line feed, and the request is left standing at stdin's first byte. */
 export async function readCommand(request: http.IncomingMessage): Promise<unknown> {
   return request.headers['content-type'] === COMMAND_TYPE ? parseJson(await readLine(request)) : readJson(request)
+}
+
+/**
+ * Throws away what a request still carries, and resolves at its end, or after a while.
+ * A connection that closes before its sender is done resets, and the sender may then never see the reply.
+ */
+export function discardRest(request: http.IncomingMessage): Promise<void> {
+  if (request.complete || request.destroyed) return Promise.resolve()
+  request.resume()
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, LINGER_MS)
+    const done = (): void => {
+      clearTimeout(timer)
+      resolve()
+    }
+    request.on('end', done).on('close', done)
+  })
 }
 
 function readLine(request: http.IncomingMessage): Promise<Buffer> {

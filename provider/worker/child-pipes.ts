@@ -22,7 +22,7 @@ export interface ChildPipes {
 
 // Shells know descriptors of one digit. The documents are not empty, since some take /dev/null for those.
 const NUMBERS = [3, 4, 5, 6, 7, 8, 9]
-const SCRIPT = `${NUMBERS.map((number) => `exec ${number}<<E\nx\nE\n`).join('')}echo; read -r _\n`
+const SCRIPT = `${NUMBERS.map((number) => `exec ${number}<<E\nx\nE\n`).join('')}echo; kill -STOP $$\n`
 const LIMIT_MS = 5_000
 
 /** Makes pipes a few at a time, since each batch costs a process. */
@@ -58,12 +58,11 @@ export function createChildPipes(): ChildPipes {
 async function makePipes(): Promise<number[]> {
   const { spawn } = await import('node:child_process')
   const shell = spawn('/bin/sh', ['-c', SCRIPT], {
-    stdio: ['pipe', 'pipe', 'ignore'],
+    stdio: ['ignore', 'pipe', 'ignore'],
     env: {},
     timeout: LIMIT_MS,
     killSignal: 'SIGKILL',
   })
-  shell.stdin.on('error', () => undefined)
   try {
     await new Promise((resolve, reject) => {
       shell.once('error', reject)
@@ -72,7 +71,7 @@ async function makePipes(): Promise<number[]> {
     })
     return NUMBERS.flatMap((number) => adopt(`/proc/${shell.pid ?? 0}/fd/${number}`))
   } finally {
-    shell.stdin.destroy()
+    shell.kill('SIGKILL')
   }
 }
 

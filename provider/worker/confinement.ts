@@ -50,7 +50,7 @@ interface RealRoot {
 /** @throws Error when a root is not there */
 export function createConfinement(roots: readonly WorkerRoot[]): Confinement {
   const real: readonly RealRoot[] = roots.map((root) => ({
-    real: fs.realpathSync(root.path, { encoding: 'latin1' }),
+    real: fs.realpathSync.native(root.path, { encoding: 'latin1' }),
     writable: root.writable,
   }))
   const [first] = real

@@ -6,8 +6,8 @@ import { PING_MS } from './wire.ts'
 export interface EventStream {
   /** One or more whole lines. False: write no more until `onDrain`. */
   write(lines: string): boolean
-  /** The last line; nothing can follow. */
-  end(event: object): void
+  /** The last line; nothing can follow. The connection stays open until `after`. */
+  end(event: object, after?: Promise<void>): void
   readonly closed: boolean
   /** Resolves when there is room again, or the reader is gone. */
   drained(): Promise<void>
@@ -28,10 +28,11 @@ export function openEventStream(response: http.ServerResponse): EventStream {
 
   return {
     write: (lines) => lines === '' || response.closed || response.write(lines),
-    end(event) {
+    end(event, after = Promise.resolve()) {
       ended = true
       clearInterval(ping)
-      response.end(`${JSON.stringify(event)}\n`)
+      response.write(`${JSON.stringify(event)}\n`)
+      void after.then(() => response.end())
     },
     get closed() {
       return response.closed || response.destroyed

@@ -1,6 +1,6 @@
 /** `POST /execute`: runs a command for as long as its caller stays, and streams what it writes. */
 import type http from 'node:http'
-import { readCommand } from './body.ts'
+import { discardRest, readCommand } from './body.ts'
 import { parseCommand, type CommandRequest } from './command.ts'
 import { MAX_RUNNING, type WorkerContext } from './context.ts'
 import { openEventStream, type EventStream } from './event-stream.ts'
@@ -42,7 +42,7 @@ export async function execute(
   } catch (error) {
     const { code, message } = faultOf(error)
     commands.delete(id)
-    stream.end({ type: 'error', code, error: message })
+    stream.end({ type: 'error', code, error: message }, discardRest(request))
     return
   }
   commands.set(id, run)
@@ -58,7 +58,7 @@ export async function execute(
   const end = await run.ended
   commands.delete(id)
   sender.finish()
-  stream.end(resultEvent(end, sender.truncated))
+  stream.end(resultEvent(end, sender.truncated), discardRest(request))
 }
 
 /** `DELETE /execute/{id}`: answers when nothing of it is left. */

@@ -21,6 +21,7 @@ export function pathText(raw: RawPath): string {
 /** The bytes of a readable path; undefined when it holds NUL or a surrogate that stands for no byte. */
 export function rawPath(text: string): RawPath | undefined {
   if (text.includes('\0')) return undefined
+  if (text.isWellFormed()) return Buffer.from(text, 'utf8').toString('latin1')
   let raw = ''
   for (const character of text) {
     const code = character.codePointAt(0) ?? 0

@@ -2,6 +2,7 @@
 import http from 'node:http'
 import type net from 'node:net'
 import { parseEnvironment, integer } from './command.ts'
+import { discardRest } from './body.ts'
 import type { WorkerContext } from './context.ts'
 import { cancelCommand, execute } from './execute.ts'
 import { Fault, faultOf, statusOf } from './fault.ts'
@@ -25,8 +26,6 @@ import { PROTOCOL } from './wire.ts'
 // Connections that have not shown the bearer; beyond this the oldest goes, so that strangers cannot lock the host out.
 const MAX_STRANGERS = 256
 const HEAD_TIMEOUT_MS = 10_000
-// How long what a refused request still sends is read, so that its sender sees the reply and not a broken pipe.
-const LINGER_MS = 5_000
 
 /** A server that does not listen yet. */
 export function createServer(context: WorkerContext, token: string): http.Server {
@@ -177,11 +176,9 @@ function reply(
     status,
     body === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(bytes) },
   )
-  response.end(bytes)
-  if (request.complete) return
-  const { socket } = request
-  request.resume()
-  setTimeout(() => socket.destroy(), LINGER_MS).unref()
+  if (bytes === '') response.flushHeaders()
+  else response.write(bytes)
+  void discardRest(request).then(() => response.end())
 }
 
 /** Equal in a time that depends on the length of what was expected alone. By hand, since loading a crypto library costs a start 10 ms. */

@@ -24,7 +24,7 @@ const MAX_TIMER_MS = 10_000
 /** Resolves when requests are answered. `onExpired` is called once, after the worker has closed itself. */
 export async function startWorker(settings: WorkerSettings, onExpired: () => void): Promise<Worker> {
   // Node's threads start with the first file operation that needs them, and without room for them the process dies: so not later, when children took it all.
-  const threads = fs.promises.stat('/')
+  const threads = new Promise((resolve) => fs.stat('/', resolve))
   const tag = `${process.pid}-${Date.now().toString(36)}`
   const pipes = createChildPipes()
   const confinement = createConfinement(settings.roots)

@@ -141,10 +141,10 @@ describe('descriptors', () => {
     }
     for (let index = 0; index < 3; index++) await round()
     const before = openDescriptors(worker.pid)
-    for (let index = 0; index < 15; index++) await round()
+    for (let index = 0; index < 8; index++) await round()
     // A batch of pipes may be in store or not.
     await until(() => openDescriptors(worker.pid) <= before + 8, `no more than ${before} descriptors are open`)
-  }, 60_000)
+  }, 120_000)
 })
 
 describe('the socket', () => {

@@ -99,7 +99,7 @@ describe('a background process', () => {
     await using other = await startWorker()
     const id = await other.client.spawn({ command: 'echo x; sleep 1000' })
     const reading = (async () => {
-      for await (const _ of other.client.output(id)) other.process.kill('SIGKILL')
+      for await (const { data } of other.client.output(id)) if (data === 'x\n') other.process.kill('SIGKILL')
     })()
     const lost = { code: 'SALLYPORT_SANDBOX_CONNECTION_LOST', outcome: 'unknown' }
     await expect(reading).rejects.toMatchObject(lost)
@@ -143,7 +143,7 @@ it('processes that ended long ago are forgotten, and others kept', async () => {
   expect(await worker.client.hasProcess(running)).toBe(true)
   await worker.client.closeStdin(running)
   await worker.client.wait(running)
-})
+}, 120_000)
 
 it('all of them end with the worker', async () => {
   const other = await startWorker()

@@ -20,7 +20,7 @@ export interface StartedWorker extends AsyncDisposable {
   /** The writable root. */
   readonly root: string
   readonly socket: string
-  connect(): Promise<net.Socket>
+  readonly connect: () => Promise<net.Socket>
 }
 
 export interface StartOptions extends Partial<WorkerSettings> {
@@ -37,7 +37,7 @@ export async function startWorker({ wrapper = [], silenceMs, ...settings }: Star
   fs.chmodSync(root, 0o777)
   const socket = path.join(folder, 'w.sock')
   const token = randomBytes(24).toString('hex')
-  const [command = '', ...args] = [...wrapper, process.execPath, await workerFile(), '-']
+  const [command, ...args] = [...wrapper, process.execPath, await workerFile(), '-']
   const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'inherit'], env: { PATH: process.env['PATH'] } })
   const whole: WorkerSettings = {
     token,
