@@ -1,7 +1,7 @@
 /** What docker and runsc have in common: a sandbox is a container, with two byte channels to the host and nothing else. */
 import { chmod, mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import type { Backend, StartedSandbox, StartRequest } from '../backend.ts'
+import type { Backend, StartedSandbox } from '../backend.ts'
 import { SandboxError } from '../sandbox-error.ts'
 import type { SandboxCapabilities, SandboxInfo } from '../sandbox.ts'
 import { infoOf, LABEL, labelsOf } from './container-labels.ts'
@@ -66,11 +66,21 @@ export function createContainerBackend(kind: ContainerKind, given: ContainerOpti
       const { docker, attempt } = engine
       const [facts, image] = await Promise.all([engine.facts(), engine.image(options.image)])
       const runtime = kind.runtime(facts)
-      const folders = options.layout === undefined ? [] : resolveLayout(options.layout, { runtimeRoot: path.dirname(runtimeFolder) })
-      const user = options.user ?? defaultUser(folders.some(({ hostPath, writable }) => hostPath !== undefined && writable))
+      const folders =
+        options.layout === undefined ? [] : resolveLayout(options.layout, { runtimeRoot: path.dirname(runtimeFolder) })
+      const user =
+        options.user ?? defaultUser(folders.some(({ hostPath, writable }) => hostPath !== undefined && writable))
       const toolbox = await openToolbox(nodePathOf(options.nodePath, image.labels))
       const labels = (part: 'sandbox' | 'relay' | 'network', channel: string): Record<string, string> =>
-        labelsOf({ id, backend: kind.name, part, rootDir: folders[0]?.path ?? '', runtimeFolder, channel, labels: request.labels })
+        labelsOf({
+          id,
+          backend: kind.name,
+          part,
+          rootDir: folders[0]?.path ?? '',
+          runtimeFolder,
+          channel,
+          labels: request.labels,
+        })
       const name = `sallyport-${id}`
       signal?.throwIfAborted()
 
@@ -80,7 +90,21 @@ export function createContainerBackend(kind: ContainerKind, given: ContainerOpti
       let host: LinkHost | undefined
       let channel: ContainerChannel = { kind: kind.channel }
       if (options.network === 'internal') {
-        relay = await openRelay({ engine, facts, image, toolbox, options, user, name, runtimeFolder, timeoutMs: request.timeoutMs, labels: (part) => labels(part, 'dial-tcp') }, undo)
+        relay = await openRelay(
+          {
+            engine,
+            facts,
+            image,
+            toolbox,
+            options,
+            user,
+            name,
+            runtimeFolder,
+            timeoutMs: request.timeoutMs,
+            labels: (part) => labels(part, 'dial-tcp'),
+          },
+          undo,
+        )
         host = relay.host
         channel = { kind: 'dial-tcp', relay: relay.address }
       }
@@ -98,12 +122,16 @@ export function createContainerBackend(kind: ContainerKind, given: ContainerOpti
       }) // prettier-ignore
       const control = path.join(runtimeFolder, 'control')
       await writeFile(path.join(control, SETTINGS_FILE), JSON.stringify(plan.settings), { mode: 0o644 })
-      if (plan.link !== undefined) await writeFile(path.join(control, LINK_FILE), JSON.stringify(plan.link), { mode: 0o644 })
+      if (plan.link !== undefined)
+        await writeFile(path.join(control, LINK_FILE), JSON.stringify(plan.link), { mode: 0o644 })
       signal?.throwIfAborted()
 
       const about = { image: options.image, name, runtime }
       const container = await attempt({ action: 'create the container', ...about }, () =>
-        createContainer(docker, name, { ...plan.create, Labels: { ...labels('sandbox', channel.kind), [LABEL.rootDir]: plan.rootDir } }),
+        createContainer(docker, name, {
+          ...plan.create,
+          Labels: { ...labels('sandbox', channel.kind), [LABEL.rootDir]: plan.rootDir },
+        }),
       )
       let running: RunningContainer
       try {
@@ -139,7 +167,10 @@ export function createContainerBackend(kind: ContainerKind, given: ContainerOpti
       const filters = { label: [`${LABEL.backend}=${kind.name}`] }
       const found = new Map<string, SandboxInfo>()
       await attempt({ action: 'list the containers' }, async () => {
-        const [containers, networks] = await Promise.all([docker.listContainers({ all: true, filters }), docker.listNetworks({ filters })])
+        const [containers, networks] = await Promise.all([
+          docker.listContainers({ all: true, filters }),
+          docker.listNetworks({ filters }),
+        ])
         const infos = [
           ...networks.map(({ Labels, Created }) => infoOf(Labels ?? {}, Date.parse(Created))),
           ...containers.map(({ Labels, Created }) => infoOf(Labels, Created * 1000)),
@@ -155,14 +186,23 @@ export function createContainerBackend(kind: ContainerKind, given: ContainerOpti
       const { docker, attempt } = engine
       return attempt({ action: 'look for the container' }, async () => {
         const filters = { label: [`${LABEL.sandbox}=${id}`, `${LABEL.backend}=${kind.name}`] }
-        const [containers, networks] = await Promise.all([docker.listContainers({ all: true, filters }), docker.listNetworks({ filters })])
+        const [containers, networks] = await Promise.all([
+          docker.listContainers({ all: true, filters }),
+          docker.listNetworks({ filters }),
+        ])
         const own = containers.find(({ Labels }) => Labels[LABEL.part] === 'sandbox')
         const labels = own?.Labels ?? containers[0]?.Labels ?? networks[0]?.Labels
         if (labels === undefined) return undefined
-        const { [LABEL.runtimeFolder]: runtimeFolder = '', [LABEL.rootDir]: rootDir = '', [LABEL.channel]: channel } = labels
+        const {
+          [LABEL.runtimeFolder]: runtimeFolder = '',
+          [LABEL.rootDir]: rootDir = '',
+          [LABEL.channel]: channel,
+        } = labels
         const isRunning = own?.State === 'running'
         const takeOver = (): Promise<LinkHost> =>
-          channel === 'dial-tcp' ? readRelay(runtimeFolder) : listenUnixLink(path.join(runtimeFolder, 'egress', DIAL_SOCKET))
+          channel === 'dial-tcp'
+            ? readRelay(runtimeFolder)
+            : listenUnixLink(path.join(runtimeFolder, 'egress', DIAL_SOCKET))
         const link = channel === 'socket' ? undefined : reachLink(runtimeFolder, takeOver)
         const isOver = own === undefined || !isRunning ? Promise.resolve() : ended(docker.getContainer(own.Id))
         return sandbox({ kind, engine, id, rootDir, runtimeFolder, link, ended: isOver })
@@ -236,7 +276,12 @@ function capabilitiesOf(kind: ContainerKind, network: 'none' | 'internal'): Sand
     processLimit: true,
     timeToLive: true,
     attach: true,
-    leftOpen: [...kind.leftOpen, ...(network === 'internal' ? ['the relay beside the sandbox has a way to the host; a fault in its engine or its Node is a way out'] : [])],
+    leftOpen: [
+      ...kind.leftOpen,
+      ...(network === 'internal'
+        ? ['the relay beside the sandbox has a way to the host; a fault in its engine or its Node is a way out']
+        : []),
+    ],
   }
 }
 
@@ -244,7 +289,10 @@ function capabilitiesOf(kind: ContainerKind, network: 'none' | 'internal'): Sand
 function nodePathOf(given: string | undefined, labels: Readonly<Record<string, string>>): string | undefined {
   const nodePath = given ?? labels['sallyport.node']
   if (nodePath === undefined && process.platform !== 'linux') {
-    throw new DockerError('image_unusable', `this machine's Node can not run in a container: use an image that has Node, and say where with \`nodePath\` or the image's label \`sallyport.node\``)
+    throw new DockerError(
+      'image_unusable',
+      `this machine's Node can not run in a container: use an image that has Node, and say where with \`nodePath\` or the image's label \`sallyport.node\``,
+    )
   }
   return nodePath
 }
@@ -257,4 +305,3 @@ function defaultUser(writesToHost: boolean): string {
 function checkId(id: string): void {
   if (!/^[\w.-]{1,128}$/.test(id)) throw new SandboxError('SALLYPORT_SANDBOX_NOT_FOUND', 'no sandbox has such an id')
 }
-

@@ -50,7 +50,12 @@ export function infoOf(labels: Labels, createdAtMs: number): SandboxInfo | undef
       .map(([name, value]) => [name.slice(CALLERS.length), value]),
   )
   const expiresAtMs = timeOf(callers['expires-at'])
-  return { id, createdAtMs: timeOf(callers['created-at']) ?? createdAtMs, ...(expiresAtMs !== undefined && { expiresAtMs }), labels: callers }
+  return {
+    id,
+    createdAtMs: timeOf(callers['created-at']) ?? createdAtMs,
+    ...(expiresAtMs !== undefined && { expiresAtMs }),
+    labels: callers,
+  }
 }
 
 /** Milliseconds, or a date. */

@@ -6,7 +6,12 @@ import { resolveMount, type MountContext } from './mounts.ts'
 export type ContainerSandboxMountSource =
   | { readonly kind: 'hostDir'; readonly hostPath: string }
   /** Of Azure's backends alone. */
-  | { readonly kind: 'azureFileShare'; readonly storageAccountName: string; readonly shareName: string; readonly storageAccountKey: string }
+  | {
+      readonly kind: 'azureFileShare'
+      readonly storageAccountName: string
+      readonly shareName: string
+      readonly storageAccountKey: string
+    }
   /** The image has it at `containerPath`. */
   | { readonly kind: 'inImage' }
 
@@ -63,7 +68,9 @@ export function resolveLayout(layout: ContainerSandboxLayout, context: MountCont
       case 'inImage':
         return { path: containerPath, writable }
       case 'azureFileShare':
-        throw refused(`\`${name}\` is an Azure file share, which a container of this machine can not mount; use { kind: 'hostDir', hostPath }`)
+        throw refused(
+          `\`${name}\` is an Azure file share, which a container of this machine can not mount; use { kind: 'hostDir', hostPath }`,
+        )
     }
   }
   const folders = [

@@ -61,7 +61,8 @@ if (self === SELF && file !== undefined) await start(JSON.parse(fs.readFileSync(
 /** Resolves when everything is in place. */
 export async function start(settings: LinkSettings): Promise<void> {
   const { foreignKernel, unreachable = [], listeners = [], dialers = [], timeToLiveMs, run } = settings
-  if (foreignKernel !== undefined && os.release() === foreignKernel) leave(EXIT_SAME_KERNEL, `the kernel inside is the host's (${foreignKernel})`)
+  if (foreignKernel !== undefined && os.release() === foreignKernel)
+    leave(EXIT_SAME_KERNEL, `the kernel inside is the host's (${foreignKernel})`)
   const answering = (await Promise.all(unreachable.map(answers))).filter((each) => each !== undefined)
   if (answering.length > 0) leave(EXIT_OPEN, `from inside these answer: ${answering.join(', ')}`)
   if (timeToLiveMs !== undefined) endAfter(timeToLiveMs)
@@ -83,7 +84,9 @@ function answers(address: { readonly host: string; readonly port: number }): Pro
     }
     const timer = setTimeout(() => end(false), PROBE_MS)
     socket.once('connect', () => end(true))
-    socket.once('error', (error: NodeJS.ErrnoException) => end(error.code === 'ECONNREFUSED' || error.code === 'ECONNRESET'))
+    socket.once('error', (error: NodeJS.ErrnoException) =>
+      end(error.code === 'ECONNREFUSED' || error.code === 'ECONNRESET'),
+    )
   })
 }
 

@@ -44,23 +44,35 @@ export interface ContainerOptions {
 
 /** With every default in its place. */
 export type ResolvedContainerOptions = ContainerOptions &
-  Required<Pick<ContainerOptions, 'network' | 'cpus' | 'memoryLimitMb' | 'maxProcesses' | 'memoryFolderMb' | 'startTimeoutMs'>>
+  Required<
+    Pick<ContainerOptions, 'network' | 'cpus' | 'memoryLimitMb' | 'maxProcesses' | 'memoryFolderMb' | 'startTimeoutMs'>
+  >
 
 /** Below this Node itself does not start. */
 export const MIN_MEMORY_MB = 96
 /** The worker and init; they come on top of what the caller gives. */
 export const OWN_PROCESSES = 24
 
-const DEFAULTS = { network: 'none', cpus: 2, memoryLimitMb: 2048, maxProcesses: 512, memoryFolderMb: 1024, startTimeoutMs: 60_000 } as const
+const DEFAULTS = {
+  network: 'none',
+  cpus: 2,
+  memoryLimitMb: 2048,
+  maxProcesses: 512,
+  memoryFolderMb: 1024,
+  startTimeoutMs: 60_000,
+} as const
 
 /** @throws TypeError for a caller's mistake */
 export function resolveContainerOptions(options: ContainerOptions): ResolvedContainerOptions {
   const resolved = { ...DEFAULTS, ...withoutUndefined(options) }
   const { image, network, user, nodePath } = resolved
-  if (typeof image !== 'string' || !/^[\w][\w./:@-]{0,254}$/.test(image)) throw new TypeError('`image` must be the name of an image')
+  if (typeof image !== 'string' || !/^[\w][\w./:@-]{0,254}$/.test(image))
+    throw new TypeError('`image` must be the name of an image')
   if (!['none', 'internal'].includes(network)) throw new TypeError('`network` must be `none` or `internal`')
-  if (user !== undefined && !/^[1-9]\d{0,9}:[1-9]\d{0,9}$/.test(user)) throw new TypeError('`user` must be `uid:gid`, as numbers, not root')
-  if (nodePath !== undefined && !nodePath.startsWith('/')) throw new TypeError('`nodePath` must be an absolute path in the image')
+  if (user !== undefined && !/^[1-9]\d{0,9}:[1-9]\d{0,9}$/.test(user))
+    throw new TypeError('`user` must be `uid:gid`, as numbers, not root')
+  if (nodePath !== undefined && !nodePath.startsWith('/'))
+    throw new TypeError('`nodePath` must be an absolute path in the image')
   for (const name of ['cpus', 'memoryFolderMb', 'startTimeoutMs'] as const) {
     if (!(resolved[name] > 0 && resolved[name] <= 2 ** 31)) throw new TypeError(`\`${name}\` must be a number above 0`)
   }
@@ -69,9 +81,18 @@ export function resolveContainerOptions(options: ContainerOptions): ResolvedCont
 }
 
 /** @throws SandboxError `SALLYPORT_SANDBOX_NOT_SUPPORTED` for limits that make no sense */
-export function checkLimits({ memoryLimitMb, maxProcesses }: { readonly memoryLimitMb: number; readonly maxProcesses: number }): void {
+export function checkLimits({
+  memoryLimitMb,
+  maxProcesses,
+}: {
+  readonly memoryLimitMb: number
+  readonly maxProcesses: number
+}): void {
   if (!(memoryLimitMb >= MIN_MEMORY_MB && memoryLimitMb <= 2 ** 30)) {
-    throw new SandboxError('SALLYPORT_SANDBOX_NOT_SUPPORTED', `memoryLimitMb must be ${MIN_MEMORY_MB} or more: the sandbox's worker is counted too`)
+    throw new SandboxError(
+      'SALLYPORT_SANDBOX_NOT_SUPPORTED',
+      `memoryLimitMb must be ${MIN_MEMORY_MB} or more: the sandbox's worker is counted too`,
+    )
   }
   if (!(Number.isInteger(maxProcesses) && maxProcesses >= 1 && maxProcesses <= 2 ** 22)) {
     throw new SandboxError('SALLYPORT_SANDBOX_NOT_SUPPORTED', 'maxProcesses must be a whole number, 1 or more')
@@ -79,5 +100,7 @@ export function checkLimits({ memoryLimitMb, maxProcesses }: { readonly memoryLi
 }
 
 function withoutUndefined(options: ContainerOptions): ContainerOptions {
-  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as unknown as ContainerOptions
+  return Object.fromEntries(
+    Object.entries(options).filter(([, value]) => value !== undefined),
+  ) as unknown as ContainerOptions
 }

@@ -14,11 +14,15 @@ import { INSIDE, INSIDE_PROXY } from './inside.ts'
  * How the host and the sandbox reach each other. `socket`: both sockets are files in mounted folders. `dial-unix`: the sandbox connects to sockets of the host,
  * but can not make one that the host sees. `dial-tcp`: through a relay on a network of their own.
  */
-export type ContainerChannel = { readonly kind: 'socket' } | { readonly kind: 'dial-unix' } | { readonly kind: 'dial-tcp'; readonly relay: string }
+export type ContainerChannel =
+  { readonly kind: 'socket' } | { readonly kind: 'dial-unix' } | { readonly kind: 'dial-tcp'; readonly relay: string }
 
 /** All that a container's shape depends on. */
 export interface ContainerPlanInput {
-  readonly request: Pick<StartRequest, 'workerToken' | 'env' | 'timeoutMs' | 'memoryLimitMb' | 'maxProcesses' | 'runtimeFolder'>
+  readonly request: Pick<
+    StartRequest,
+    'workerToken' | 'env' | 'timeoutMs' | 'memoryLimitMb' | 'maxProcesses' | 'runtimeFolder'
+  >
   readonly options: ResolvedContainerOptions
   readonly facts: EngineFacts
   readonly image: ImageFacts
@@ -75,8 +79,16 @@ export function planSandbox(input: ContainerPlanInput): ContainerPlan {
     link,
     settings: {
       token: request.workerToken,
-      listen: channel.kind === 'socket' ? { path: INSIDE.workerSocket, mode: 0o666 } : { host: '127.0.0.1', port: WORKER_PORT },
-      roots: [...(folders.length === 0 ? [{ path: rootDir, writable: true }] : folders.map(({ path, writable }) => ({ path, writable }))), { path: '/tmp', writable: true }],
+      listen:
+        channel.kind === 'socket'
+          ? { path: INSIDE.workerSocket, mode: 0o666 }
+          : { host: '127.0.0.1', port: WORKER_PORT },
+      roots: [
+        ...(folders.length === 0
+          ? [{ path: rootDir, writable: true }]
+          : folders.map(({ path, writable }) => ({ path, writable }))),
+        { path: '/tmp', writable: true },
+      ],
       // What the image sets is for the programs that it brings; the worker itself starts without.
       env: { HOME: rootDir, ...image.env, ...request.env },
       ...(channel.kind !== 'dial-tcp' && { forward: [{ ...INSIDE_PROXY, path: INSIDE.gatewaySocket }] }),
@@ -89,7 +101,10 @@ export function planSandbox(input: ContainerPlanInput): ContainerPlan {
       WorkingDir: '/',
       Env: withoutUnwanted(image.env),
       Entrypoint: [...toolbox.command],
-      Cmd: link === undefined ? [INSIDE.worker, `${INSIDE.control}/${SETTINGS_FILE}`] : [LINK, `${INSIDE.control}/${LINK_FILE}`],
+      Cmd:
+        link === undefined
+          ? [INSIDE.worker, `${INSIDE.control}/${SETTINGS_FILE}`]
+          : [LINK, `${INSIDE.control}/${LINK_FILE}`],
       ...(request.timeoutMs !== undefined && { Healthcheck: endOf(request.timeoutMs) }),
       AttachStdin: false,
       AttachStdout: true,
@@ -108,7 +123,9 @@ export function planSandbox(input: ContainerPlanInput): ContainerPlan {
         binds: [
           ...toolbinds(toolbox),
           { from: `${request.runtimeFolder}/control`, to: INSIDE.control, writable: true },
-          ...(channel.kind === 'dial-tcp' ? [] : [{ from: `${request.runtimeFolder}/egress`, to: INSIDE.egress, writable: false }]),
+          ...(channel.kind === 'dial-tcp'
+            ? []
+            : [{ from: `${request.runtimeFolder}/egress`, to: INSIDE.egress, writable: false }]),
         ],
         imageVolumes: image.volumes,
       }),
@@ -151,7 +168,10 @@ export function planRelay(
     AttachStdout: true,
     AttachStderr: true,
     Labels: { ...input.labels },
-    HostConfig: relayHost === 'host.docker.internal' ? { ...config, Dns: [], DnsSearch: [], DnsOptions: [], ExtraHosts: [`${relayHost}:host-gateway`] } : config,
+    HostConfig:
+      relayHost === 'host.docker.internal'
+        ? { ...config, Dns: [], DnsSearch: [], DnsOptions: [], ExtraHosts: [`${relayHost}:host-gateway`] }
+        : config,
   }
 }
 
@@ -176,7 +196,10 @@ function linkOf({ channel, foreignKernel, facts, unreachable }: ContainerPlanInp
 }
 
 function toolbinds({ folder, nodeFile }: Toolbox): { from: string; to: string; writable: boolean }[] {
-  return [{ from: folder, to: TOOLS, writable: false }, ...(nodeFile === undefined ? [] : [{ from: nodeFile, to: NODE, writable: false }])]
+  return [
+    { from: folder, to: TOOLS, writable: false },
+    ...(nodeFile === undefined ? [] : [{ from: nodeFile, to: NODE, writable: false }]),
+  ]
 }
 
 /** A name without a value takes the image's variable away. */

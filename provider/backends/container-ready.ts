@@ -24,15 +24,21 @@ export async function untilReady(options: ReadyOptions): Promise<void> {
   const over = new AbortController()
   const timeout = AbortSignal.timeout(timeoutMs)
   const stopped = new Promise<'stopped'>((resolve) => {
-    for (const each of [timeout, signal]) each?.addEventListener('abort', () => resolve('stopped'), { once: true, signal: over.signal })
+    for (const each of [timeout, signal])
+      each?.addEventListener('abort', () => resolve('stopped'), { once: true, signal: over.signal })
     if (signal?.aborted === true) resolve('stopped')
   })
   try {
     const ready = 'ready' in on ? on.ready : poll(on.socketPath, over.signal)
-    const outcome = await Promise.race([ready.then(() => 'ready' as const), running.ended.then(() => 'ended' as const), stopped])
+    const outcome = await Promise.race([
+      ready.then(() => 'ready' as const),
+      running.ended.then(() => 'ended' as const),
+      stopped,
+    ])
     if (outcome === 'ready') return
     signal?.throwIfAborted()
-    if (outcome === 'stopped') throw new DockerError('sandbox_ended', `the sandbox did not answer within ${timeoutMs} ms${advice}`)
+    if (outcome === 'stopped')
+      throw new DockerError('sandbox_ended', `the sandbox did not answer within ${timeoutMs} ms${advice}`)
     throw endedTooEarly(running.said(), name)
   } finally {
     over.abort()
@@ -41,9 +47,20 @@ export async function untilReady(options: ReadyOptions): Promise<void> {
 
 /** Nothing but our own programs has run in it yet, so that what it said can be relied on. */
 function endedTooEarly(said: string, name: string): DockerError {
-  if (said.includes('link: from inside these answer')) return new DockerError('network_unsafe', `the sandbox's network is not closed: ${said.slice(said.indexOf('from inside'))}`)
-  if (said.includes('link: the kernel inside')) return new DockerError('runtime_unusable', `the runtime that is registered as ${name} is not gVisor: ${said.slice(said.indexOf('the kernel'))}`)
-  return new DockerError('sandbox_ended', `the sandbox ended as it started${said === '' ? '' : `: \`${said.slice(0, 300)}\``}`)
+  if (said.includes('link: from inside these answer'))
+    return new DockerError(
+      'network_unsafe',
+      `the sandbox's network is not closed: ${said.slice(said.indexOf('from inside'))}`,
+    )
+  if (said.includes('link: the kernel inside'))
+    return new DockerError(
+      'runtime_unusable',
+      `the runtime that is registered as ${name} is not gVisor: ${said.slice(said.indexOf('the kernel'))}`,
+    )
+  return new DockerError(
+    'sandbox_ended',
+    `the sandbox ended as it started${said === '' ? '' : `: \`${said.slice(0, 300)}\``}`,
+  )
 }
 
 async function poll(socketPath: string, signal: AbortSignal): Promise<void> {

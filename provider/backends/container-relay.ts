@@ -53,7 +53,9 @@ export async function openRelay(
   const { engine, facts, name, runtimeFolder, labels, timeoutMs } = options
   const { docker, attempt } = engine
   const about = { image: options.options.image, name: `${name}-relay` }
-  const network = await attempt({ action: 'create the network', name }, () => createNetwork(docker, facts, { name, labels: labels('network') }))
+  const network = await attempt({ action: 'create the network', name }, () =>
+    createNetwork(docker, facts, { name, labels: labels('network') }),
+  )
   const secret = createSecret()
   const outers = await attempt({ action: 'look for the way to the host' }, () => findOuterNetworks(docker))
   const { outer, host } = await listenAtFirst(outers, { secret, gatewaySocket: gatewaySocketOf(runtimeFolder) })
@@ -89,7 +91,8 @@ export async function openRelay(
   running.detach()
   const { NetworkSettings } = await attempt({ action: 'look at the relay', ...about }, () => container.inspect())
   const address = NetworkSettings.Networks[network.name]?.IPAddress
-  if (address === undefined || address === '') throw new SandboxError('SALLYPORT_SANDBOX_BACKEND_FAILED', 'the relay ended as it started')
+  if (address === undefined || address === '')
+    throw new SandboxError('SALLYPORT_SANDBOX_BACKEND_FAILED', 'the relay ended as it started')
   return {
     network: network.name,
     address,
@@ -112,7 +115,11 @@ async function listenAtFirst(
       cause = error
     }
   }
-  throw new SandboxError('SALLYPORT_SANDBOX_BACKEND_FAILED', "can not listen where a relay would reach this process; use `network: 'none'`", { cause })
+  throw new SandboxError(
+    'SALLYPORT_SANDBOX_BACKEND_FAILED',
+    "can not listen where a relay would reach this process; use `network: 'none'`",
+    { cause },
+  )
 }
 
 /** Listens again where the relay of a running sandbox expects it. @throws SandboxError when another process listens there */
@@ -121,7 +128,11 @@ export async function readRelay(runtimeFolder: string): Promise<LinkHost> {
     const record = JSON.parse(await readFile(path.join(runtimeFolder, RECORD_FILE), 'utf8')) as RelayRecord
     return await listenTcpLink({ ...record, gatewaySocket: gatewaySocketOf(runtimeFolder) })
   } catch (cause) {
-    throw new SandboxError('SALLYPORT_SANDBOX_CONNECTION_LOST', 'the sandbox can not be attached to: another program listens where its relay expects its host', { cause })
+    throw new SandboxError(
+      'SALLYPORT_SANDBOX_CONNECTION_LOST',
+      'the sandbox can not be attached to: another program listens where its relay expects its host',
+      { cause },
+    )
   }
 }
 

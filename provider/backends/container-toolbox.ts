@@ -6,7 +6,19 @@
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { constants } from 'node:fs'
-import { chmod, copyFile, mkdir, mkdtemp, readdir, readFile, realpath, rename, rm, stat, writeFile } from 'node:fs/promises'
+import {
+  chmod,
+  copyFile,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  realpath,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
@@ -61,11 +73,18 @@ interface Library {
 
 /** What `ldd` says: `libm.so.6 => /lib/libm.so.6 (0x…)`, and the loader by its path alone. None for a static program. */
 async function librariesOf(executable: string): Promise<readonly Library[]> {
-  const { stdout } = await promisify(execFile)('ldd', [executable], { env: { LC_ALL: 'C', PATH: process.env['PATH'] } }).catch(() => ({ stdout: '' }))
+  const { stdout } = await promisify(execFile)('ldd', [executable], {
+    env: { LC_ALL: 'C', PATH: process.env['PATH'] },
+  }).catch(() => ({ stdout: '' }))
   const libraries: Library[] = []
   for (const line of stdout.split('\n')) {
     const [, linked, file] = /^\s*(?:(\S+) => )?(\/\S+) \(0x/.exec(line) ?? []
-    if (file !== undefined) libraries.push({ name: path.basename(linked ?? file), file, isLoader: linked === undefined || /^ld-|\/ld-/.test(file) })
+    if (file !== undefined)
+      libraries.push({
+        name: path.basename(linked ?? file),
+        file,
+        isLoader: linked === undefined || /^ld-|\/ld-/.test(file),
+      })
   }
   return libraries
 }
@@ -79,7 +98,9 @@ async function make(folder: string, worker: Buffer, link: string, libraries: rea
     await Promise.all([
       writeFile(path.join(temporary, 'worker.cjs'), worker, { mode: 0o644 }),
       writeFile(path.join(temporary, 'link.mjs'), link, { mode: 0o644 }),
-      ...libraries.map(({ name, file }) => copyFile(file, path.join(temporary, 'lib', name), constants.COPYFILE_FICLONE)),
+      ...libraries.map(({ name, file }) =>
+        copyFile(file, path.join(temporary, 'lib', name), constants.COPYFILE_FICLONE),
+      ),
     ])
     await chmodTree(temporary)
     await rename(temporary, folder)

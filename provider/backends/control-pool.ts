@@ -13,7 +13,7 @@ export interface ControlPool {
    */
   readonly take: () => Promise<net.Socket>
   /** Resolves as soon as there is one. */
-  readonly ready: Promise<void>
+  readonly ready: Promise<undefined>
   readonly close: () => void
 }
 
@@ -26,7 +26,7 @@ const MAX_WAITING = 1024
 export function createControlPool(patienceMs: number): ControlPool {
   const idle = new Map<net.Socket, () => void>()
   const waiting = new Set<(socket: net.Socket | undefined) => void>()
-  const { promise: ready, resolve: becomeReady } = Promise.withResolvers<void>()
+  const { promise: ready, resolve: becomeReady } = Promise.withResolvers<undefined>()
   let closed = false
 
   return {
@@ -35,8 +35,11 @@ export function createControlPool(patienceMs: number): ControlPool {
       socket.on('error', () => undefined)
       const [next] = waiting
       if (closed || (next === undefined && idle.size >= MAX_IDLE)) return void socket.destroy()
-      becomeReady()
-      if (next !== undefined) return next(socket)
+      becomeReady(undefined)
+      if (next !== undefined) {
+        next(socket)
+        return
+      }
       // Whoever speaks before it is asked, or hangs up, is of no use.
       const leave = (): void => {
         idle.delete(socket)

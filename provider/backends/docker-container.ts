@@ -1,4 +1,5 @@
 /** The life of one container: made, started, watched, removed. */
+import { Readable } from 'node:stream'
 import type Docker from 'dockerode'
 import { statusOf } from './docker-error.ts'
 
@@ -19,8 +20,15 @@ const RETRY_MS = 50
 const ASK_AGAIN_MS = 1_000
 
 /** Makes a container. The client would put the whole of it into the request's URL as well, were the two not told apart; engines refuse long ones. */
-export function createContainer(docker: Docker, name: string, body: Docker.ContainerCreateOptions): Promise<Docker.Container> {
-  const parts: Docker.ContainerCreateOptions & { readonly _query: object; readonly _body: object } = { _query: { name }, _body: body }
+export function createContainer(
+  docker: Docker,
+  name: string,
+  body: Docker.ContainerCreateOptions,
+): Promise<Docker.Container> {
+  const parts: Docker.ContainerCreateOptions & { readonly _query: object; readonly _body: object } = {
+    _query: { name },
+    _body: body,
+  }
   return docker.createContainer(parts)
 }
 
@@ -32,7 +40,9 @@ export async function startContainer(container: Docker.Container): Promise<Runni
   stream.on('data', (chunk: Buffer) => {
     if (said.length < MAX_SAID_BYTES) said = Buffer.concat([said, chunk]).subarray(0, MAX_SAID_BYTES)
   })
-  const detach = (): void => void (stream as NodeJS.ReadableStream & { destroy?: () => void }).destroy?.()
+  const detach = (): void => {
+    if (stream instanceof Readable) stream.destroy()
+  }
   try {
     await container.start()
   } catch (error) {

@@ -54,15 +54,22 @@ const FACTS_MS = 60_000
 /** Loads the client. Nothing is asked yet. @throws DockerError `client_missing` */
 export async function openEngine(connection: DockerConnection | undefined): Promise<DockerEngine> {
   const { default: Client } = await import('dockerode').catch((cause: unknown) => {
-    throw new DockerError('client_missing', 'the container backends need the package `dockerode`: `npm install dockerode`', cause)
+    throw new DockerError(
+      'client_missing',
+      'the container backends need the package `dockerode`: `npm install dockerode`',
+      cause,
+    )
   })
   // No connection is kept: an engine that was restarted meanwhile would break the next request.
-  const isLocal = connection === undefined ? /^(unix:|npipe:|$)/.test(process.env['DOCKER_HOST'] ?? '') : 'socketPath' in connection
-  const docker = new Client({
+  const isLocal =
+    connection === undefined ? /^(unix:|npipe:|$)/.test(process.env['DOCKER_HOST'] ?? '') : 'socketPath' in connection
+  // Its types lack the agent.
+  const settings: Docker.DockerOptions & { readonly agent?: http.Agent } = {
     // The client would prefer the socket of DOCKER_HOST to a host that it is given.
     ...(connection !== undefined && { socketPath: undefined, ...connection }),
     ...(isLocal && { agent: new http.Agent({ keepAlive: false }) }),
-  })
+  }
+  const docker = new Client(settings)
   const where = whereOf(connection)
   const attempt: DockerEngine['attempt'] = async (context, action) => {
     try {
@@ -90,7 +97,9 @@ export async function openEngine(connection: DockerConnection | undefined): Prom
         const settings = Config as Partial<typeof Config> | null | undefined
         return {
           id: Id,
-          env: Object.fromEntries((settings?.Env ?? []).map((each) => [each.split('=', 1)[0] ?? '', each.slice(each.indexOf('=') + 1)])),
+          env: Object.fromEntries(
+            (settings?.Env ?? []).map((each) => [each.split('=', 1)[0] ?? '', each.slice(each.indexOf('=') + 1)]),
+          ),
           labels: settings?.Labels ?? {},
           volumes: Object.keys((settings?.Volumes as object | null | undefined) ?? {}),
         }
@@ -102,16 +111,22 @@ async function ask(docker: Docker, where: string): Promise<EngineFacts> {
   const [version, info] = await Promise.all([docker.version(), docker.info() as Promise<InfoReply>])
   const [major = 0, minor = 0] = version.ApiVersion.split('.').map(Number)
   if (major < MIN_API[0] || (major === MIN_API[0] && minor < MIN_API[1])) {
-    throw new DockerError('engine_too_old', `the Docker engine at ${where} is version ${version.Version}; 20.10 (API ${MIN_API.join('.')}) or later is needed: upgrade it`)
+    throw new DockerError(
+      'engine_too_old',
+      `the Docker engine at ${where} is version ${version.Version}; 20.10 (API ${MIN_API.join('.')}) or later is needed: upgrade it`,
+    )
   }
   const architecture = filterArchitecture(ARCHITECTURES[version.Arch] ?? version.Arch)
   if (version.Os !== 'linux' || architecture === undefined) {
-    throw new DockerError('engine_too_old', `the Docker engine at ${where} runs ${version.Os} on ${version.Arch}; Linux on amd64 or arm64 is needed`)
+    throw new DockerError(
+      'engine_too_old',
+      `the Docker engine at ${where} runs ${version.Os} on ${version.Arch}; Linux on amd64 or arm64 is needed`,
+    )
   }
   return {
     version: version.Version,
     major: Number.parseInt(version.Version, 10) || 0,
-    kernel: info.KernelVersion ?? version.KernelVersion ?? '',
+    kernel: info.KernelVersion ?? version.KernelVersion,
     processors: info.NCPU ?? 1,
     architecture,
     runtimes: Object.entries(info.Runtimes ?? {}).map(([name, { path, runtimeArgs, runtimeType }]) => ({
@@ -129,13 +144,19 @@ interface InfoReply {
   readonly KernelVersion?: string
   readonly NCPU?: number
   readonly OperatingSystem?: string
-  readonly Runtimes?: Readonly<Record<string, { readonly path?: string; readonly runtimeArgs?: readonly string[] | null; readonly runtimeType?: string }>> | null
+  readonly Runtimes?: Readonly<
+    Record<
+      string,
+      { readonly path?: string; readonly runtimeArgs?: readonly string[] | null; readonly runtimeType?: string }
+    >
+  > | null
 }
 
 const ARCHITECTURES: Readonly<Record<string, string>> = { amd64: 'x64', x86_64: 'x64', aarch64: 'arm64' }
 
 /** Never with what a URL may hold before its host. */
 function whereOf(connection: DockerConnection | undefined): string {
-  if (connection === undefined) return process.env['DOCKER_HOST']?.replace(/\/\/[^/@]*@/, '//') ?? '/var/run/docker.sock'
+  if (connection === undefined)
+    return process.env['DOCKER_HOST']?.replace(/\/\/[^/@]*@/, '//') ?? '/var/run/docker.sock'
   return 'socketPath' in connection ? connection.socketPath : `${connection.host}:${connection.port}`
 }

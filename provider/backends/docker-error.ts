@@ -68,7 +68,10 @@ export function dockerError(error: unknown, context: DockerErrorContext): Sandbo
   switch ((error as NodeJS.ErrnoException | undefined)?.code) {
     case 'EACCES':
     case 'EPERM':
-      return make('engine_forbidden', `no permission to use the Docker engine at ${engine}: join its group (\`sudo usermod -aG docker $USER\`, then log in anew), or run rootless Docker`)
+      return make(
+        'engine_forbidden',
+        `no permission to use the Docker engine at ${engine}: join its group (\`sudo usermod -aG docker $USER\`, then log in anew), or run rootless Docker`,
+      )
     case 'ENOENT':
     case 'ECONNREFUSED':
     case 'ECONNRESET':
@@ -76,25 +79,46 @@ export function dockerError(error: unknown, context: DockerErrorContext): Sandbo
     case 'EHOSTUNREACH':
     case 'ENOTFOUND':
     case 'ETIMEDOUT':
-      return make('engine_unreachable', `can not ${action}: no Docker engine answers at ${engine}; start it (\`sudo systemctl start docker\`), or set DOCKER_HOST`)
+      return make(
+        'engine_unreachable',
+        `can not ${action}: no Docker engine answers at ${engine}; start it (\`sudo systemctl start docker\`), or set DOCKER_HOST`,
+      )
   }
   if (/no space left on device|disk quota exceeded/i.test(said)) {
-    return make('disk_full', `can not ${action}: the engine's disk is full; make room (\`docker system df\`, \`docker system prune\`)`)
+    return make(
+      'disk_full',
+      `can not ${action}: the engine's disk is full; make room (\`docker system df\`, \`docker system prune\`)`,
+    )
   }
   if (status === 404 && /no such image/i.test(said)) {
-    return make('image_missing', `the engine at ${engine} has no image \`${image}\`: build it, or get it with \`docker pull ${image}\``)
+    return make(
+      'image_missing',
+      `the engine at ${engine} has no image \`${image}\`: build it, or get it with \`docker pull ${image}\``,
+    )
   }
   if (status === 409 && /already in use/i.test(said)) {
-    return make('name_taken', `can not ${action}: the name \`${name}\` is taken by something else; remove that with \`docker rm -f ${name}\``)
+    return make(
+      'name_taken',
+      `can not ${action}: the name \`${name}\` is taken by something else; remove that with \`docker rm -f ${name}\``,
+    )
   }
   if (/unknown (or invalid )?runtime( name| specified)?/i.test(said)) {
-    return make('runtime_missing', `the engine at ${engine} knows no runtime \`${runtime}\`: register it in /etc/docker/daemon.json and restart the engine`)
+    return make(
+      'runtime_missing',
+      `the engine at ${engine} knows no runtime \`${runtime}\`: register it in /etc/docker/daemon.json and restart the engine`,
+    )
   }
   if (/cannot run with network enabled in root network namespace/i.test(said)) {
-    return make('runtime_unusable', `the runtime \`${runtime}\` does not start on this kernel as it is registered: ${RUNSC_ADVICE}`)
+    return make(
+      'runtime_unusable',
+      `the runtime \`${runtime}\` does not start on this kernel as it is registered: ${RUNSC_ADVICE}`,
+    )
   }
   if (/exec format error/i.test(said)) {
-    return make('image_unusable', `the image \`${image}\` is for another processor than this engine's: get it with \`docker pull --platform\` for this one`)
+    return make(
+      'image_unusable',
+      `the image \`${image}\` is for another processor than this engine's: get it with \`docker pull --platform\` for this one`,
+    )
   }
   return make('refused', `can not ${action}: the engine says \`${said}\``)
 }
@@ -111,7 +135,13 @@ export function statusOf(error: unknown): number | undefined {
 
 /** What the engine said, in one bounded line. */
 function textOf(error: unknown): string {
-  const { json, message } = (error ?? {}) as { readonly json?: { readonly message?: unknown } | null; readonly message?: unknown }
+  const { json, message } = (error ?? {}) as {
+    readonly json?: { readonly message?: unknown } | null
+    readonly message?: unknown
+  }
   const text = typeof json?.message === 'string' ? json.message : typeof message === 'string' ? message : 'nothing'
-  return text.replaceAll(/[\x00-\x1f\x7f`]+/g, ' ').trim().slice(0, MAX_TEXT_LENGTH)
+  return text
+    .replaceAll(/[\x00-\x1f\x7f`]+/g, ' ')
+    .trim()
+    .slice(0, MAX_TEXT_LENGTH)
 }

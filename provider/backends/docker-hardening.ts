@@ -50,7 +50,12 @@ export function hardenedHostConfig(request: HardeningRequest): HostConfig {
     MemorySwap: memoryMb * MIB,
     NanoCpus: Math.round(request.cpus * 1e9),
     Ulimits: [{ Name: 'core', Soft: 0, Hard: 0 }],
-    Tmpfs: Object.fromEntries(['/tmp', ...request.memoryFolders].map((path) => [path, `rw,nosuid,nodev,exec,mode=1777,size=${memoryFolderMb}m`])),
+    Tmpfs: Object.fromEntries(
+      ['/tmp', ...request.memoryFolders].map((path) => [
+        path,
+        `rw,nosuid,nodev,exec,mode=1777,size=${memoryFolderMb}m`,
+      ]),
+    ),
     Mounts: [
       ...binds.map(({ from, to, writable }): Mount => bind(from, to, writable)),
       ...folders.flatMap(({ path, writable, hostPath }): Mount[] => {
@@ -58,7 +63,9 @@ export function hardenedHostConfig(request: HardeningRequest): HostConfig {
         // What the image has there, in a volume that goes with the container.
         return writable ? [{ Type: 'volume', Source: '', Target: path, ReadOnly: false }] : []
       }),
-      ...imageVolumes.filter((path) => !taken.has(path)).map((path): Mount => ({ Type: 'volume', Source: '', Target: path, ReadOnly: true })),
+      ...imageVolumes
+        .filter((path) => !taken.has(path))
+        .map((path): Mount => ({ Type: 'volume', Source: '', Target: path, ReadOnly: true })),
     ],
     Init: true,
     RestartPolicy: { Name: 'no' },

@@ -50,14 +50,18 @@ export async function createNetwork(
           { 'com.docker.network.bridge.inhibit_ipv4': 'true' },
   })
   const found = (await network.inspect()) as NetworkReply
-  const { Subnet: subnet, Gateway: gateway } = found.IPAM?.Config?.find(({ Subnet }) => Subnet?.includes('.') === true) ?? {}
-  if (found.Internal !== true || found.EnableIPv6 === true || subnet === undefined) throw new Error('the engine did not make the network as it was told')
+  const { Subnet: subnet, Gateway: gateway } =
+    found.IPAM?.Config?.find(({ Subnet }) => Subnet?.includes('.') === true) ?? {}
+  if (found.Internal !== true || found.EnableIPv6 === true || subnet === undefined)
+    throw new Error('the engine did not make the network as it was told')
   const outer = await outerAddress(docker)
   return {
     id: network.id,
     name: options.name,
     subnet,
-    hostAddresses: [...new Set([...withFirst(subnet, gateway), ...(outer === undefined ? [] : [outer]), ...ownAddresses()])],
+    hostAddresses: [
+      ...new Set([...withFirst(subnet, gateway), ...(outer === undefined ? [] : [outer]), ...ownAddresses()]),
+    ],
   }
 }
 
@@ -108,7 +112,9 @@ function firstOf(subnet: string): string {
 function ownAddresses(): readonly string[] {
   return Object.values(os.networkInterfaces())
     .flat()
-    .filter((each) => each?.internal === false && each.scopeid !== undefined ? each.scopeid === 0 : each?.internal === false)
+    .filter((each) =>
+      each?.internal === false && each.scopeid !== undefined ? each.scopeid === 0 : each?.internal === false,
+    )
     .map((each) => each?.address ?? '')
     .filter((address) => address !== '')
 }

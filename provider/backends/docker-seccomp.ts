@@ -29,7 +29,10 @@ interface SeccompArgument {
   readonly op: 'SCMP_CMP_EQ' | 'SCMP_CMP_MASKED_EQ'
 }
 
-const ARCHITECTURES: Readonly<Record<FilterArchitecture, string>> = { x64: 'SCMP_ARCH_X86_64', arm64: 'SCMP_ARCH_AARCH64' }
+const ARCHITECTURES: Readonly<Record<FilterArchitecture, string>> = {
+  x64: 'SCMP_ARCH_X86_64',
+  arm64: 'SCMP_ARCH_AARCH64',
+}
 
 /** By subject, in the words of the kernel's manual. */
 const ALLOWED: Readonly<Record<string, string>> = {
@@ -61,7 +64,15 @@ const ALLOWED: Readonly<Record<string, string>> = {
 }
 
 /** Look as if the kernel lacked them, so that programs fall back: clone3 keeps its flags where no filter sees them. */
-const ABSENT = ['clone3', 'io_uring_setup', 'io_uring_enter', 'io_uring_register', 'statmount', 'listmount', 'modify_ldt']
+const ABSENT = [
+  'clone3',
+  'io_uring_setup',
+  'io_uring_enter',
+  'io_uring_register',
+  'statmount',
+  'listmount',
+  'modify_ldt',
+]
 const ENOSYS = 38
 
 /** CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. (CLONE_NEWTIME shares its bit with the exit signal, and clone() ignores it.) */
@@ -97,8 +108,12 @@ export function dockerSeccompProfile(architecture: FilterArchitecture): SeccompP
       // With it `getifaddrs()` lists interfaces; it changes nothing without a capability that nobody inside has.
       allow('socket', equal(0, AF_NETLINK), equal(2, NETLINK_ROUTE)),
       ...[AF_INET, AF_INET6].flatMap((family) => [
-        ...[IPPROTO_ANY, IPPROTO_TCP].map((protocol) => allow('socket', equal(0, family), ofType(SOCK_STREAM), equal(2, protocol))),
-        ...[IPPROTO_ANY, IPPROTO_UDP].map((protocol) => allow('socket', equal(0, family), ofType(SOCK_DGRAM), equal(2, protocol))),
+        ...[IPPROTO_ANY, IPPROTO_TCP].map((protocol) =>
+          allow('socket', equal(0, family), ofType(SOCK_STREAM), equal(2, protocol)),
+        ),
+        ...[IPPROTO_ANY, IPPROTO_UDP].map((protocol) =>
+          allow('socket', equal(0, family), ofType(SOCK_DGRAM), equal(2, protocol)),
+        ),
       ]),
     ],
   }

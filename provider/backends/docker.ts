@@ -14,7 +14,10 @@ export function createDockerBackend(options: DockerBackendOptions): Backend {
       runtime: () => undefined,
       channel: 'socket',
       foreignKernel: false,
-      leftOpen: ['the kernel is the host’s: a fault in it is a way out', 'memory and processors are shared, so that timing tells something of neighbours'],
+      leftOpen: [
+        'the kernel is the host’s: a fault in it is a way out',
+        'memory and processors are shared, so that timing tells something of neighbours',
+      ],
       advice: '',
       sweep: () => Promise.resolve(),
     },

@@ -78,7 +78,8 @@ function readHello(socket: net.Socket, onLine: (line: string) => void): void {
       if (line.endsWith('\n')) {
         clearTimeout(timer)
         socket.off('readable', read)
-        return onLine(line)
+        onLine(line)
+        return
       }
       if (line.length >= MAX_HELLO_BYTES) return void socket.destroy()
     }

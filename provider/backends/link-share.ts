@@ -66,7 +66,8 @@ export function reachLink(runtimeFolder: string, takeOver: () => Promise<LinkHos
 function connect(socketPath: string): Promise<net.Socket | undefined> {
   return new Promise((resolve, reject) => {
     const socket = net.connect({ path: socketPath, allowHalfOpen: true })
-    const fail = (error: NodeJS.ErrnoException): void => (error.code === 'ECONNREFUSED' || error.code === 'ENOENT' ? resolve(undefined) : reject(error))
+    const fail = (error: NodeJS.ErrnoException): void =>
+      error.code === 'ECONNREFUSED' || error.code === 'ENOENT' ? resolve(undefined) : reject(error)
     socket.once('error', fail)
     socket.once('connect', () => {
       socket.off('error', fail)

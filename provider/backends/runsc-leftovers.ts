@@ -32,7 +32,11 @@ export async function findRunsc(containerId: string): Promise<readonly number[]>
     if (!/^\d+$/.test(name)) continue
     const args = (await readFile(`/proc/${name}/cmdline`, 'utf8').catch(() => '')).split('\0')
     const [program = ''] = args
-    if ((PROGRAMS.test(program) || program.startsWith('runsc')) && args.some((arg) => arg === containerId || arg.includes(`/${containerId}`))) pids.push(Number(name))
+    if (
+      (PROGRAMS.test(program) || program.startsWith('runsc')) &&
+      args.some((arg) => arg === containerId || arg.includes(`/${containerId}`))
+    )
+      pids.push(Number(name))
   }
   return pids
 }

@@ -24,7 +24,10 @@ export function createRunscBackend({ runtimeName, ...options }: RunscBackendOpti
       runtime: (facts) => chooseRunsc(facts, runtimeName, network),
       channel: 'dial-unix',
       foreignKernel: true,
-      leftOpen: ['a fault in gVisor and in the host’s kernel together is a way out', 'memory and processors are shared, so that timing tells something of neighbours'],
+      leftOpen: [
+        'a fault in gVisor and in the host’s kernel together is a way out',
+        'memory and processors are shared, so that timing tells something of neighbours',
+      ],
       advice: `: is the runtime allowed to open host sockets? ${RUNSC_ADVICE}`,
       sweep: sweepRunsc,
     },
@@ -41,7 +44,11 @@ export function createRunscBackend({ runtimeName, ...options }: RunscBackendOpti
  *
  * @throws DockerError `runtime_missing` or `runtime_unusable`
  */
-export function chooseRunsc(facts: Pick<EngineFacts, 'runtimes'>, name: string | undefined, network: 'none' | 'internal'): string {
+export function chooseRunsc(
+  facts: Pick<EngineFacts, 'runtimes'>,
+  name: string | undefined,
+  network: 'none' | 'internal',
+): string {
   const candidates = facts.runtimes.filter((runtime) => (name === undefined ? isRunsc(runtime) : runtime.name === name))
   if (candidates.length === 0) {
     throw new DockerError(
@@ -51,7 +58,10 @@ export function chooseRunsc(facts: Pick<EngineFacts, 'runtimes'>, name: string |
   }
   // One that says outright what is needed, on any kernel if there is such a one; else the first of which nothing is known.
   const suitable = candidates.filter((runtime) => isPlain(runtime) && suits(runtime, network))
-  const fit = suitable.find((runtime) => has(runtime, NO_NETWORK)) ?? suitable[0] ?? candidates.find((runtime) => !isPlain(runtime))
+  const fit =
+    suitable.find((runtime) => has(runtime, NO_NETWORK)) ??
+    suitable[0] ??
+    candidates.find((runtime) => !isPlain(runtime))
   if (fit !== undefined) return fit.name
   throw new DockerError(
     'runtime_unusable',

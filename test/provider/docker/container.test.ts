@@ -36,51 +36,75 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox'], 'containers without
     const health = await shared.client.health()
     expect(health.node).toBe(process.version)
     expect(health.rootDir).toBe('/workspace')
-    expect(await shared.sh('echo $GREETING; pwd; echo $HOME; ls /bin/node 2>&1')).toBe('hello\n/workspace\n/workspace\nls: /bin/node: No such file or directory\n')
+    expect(await shared.sh('echo $GREETING; pwd; echo $HOME; ls /bin/node 2>&1')).toBe(
+      'hello\n/workspace\n/workspace\nls: /bin/node: No such file or directory\n',
+    )
   })
 
   test('is nobody, can do nothing as root, and gains nothing', async () => {
     const status = await shared.sh('cat /proc/self/status')
     expect(status).toMatch(/^Uid:\t10001\t10001\t10001\t10001$/m)
-    for (const set of ['CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb']) expect(status).toMatch(new RegExp(`^${set}:\t0+$`, 'm'))
+    for (const set of ['CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'])
+      expect(status).toMatch(new RegExp(`^${set}:\t0+$`, 'm'))
     expect(status).toMatch(/^NoNewPrivs:\t1$/m)
     expect(status).toMatch(/^Seccomp:\t2$/m)
   })
 
   test('writes to its own folders in memory and nowhere else', async () => {
-    const written = await shared.sh('for d in / /etc /bin /run /run/sallyport /run/sallyport/bin /run/sallyport/control /run/sallyport/egress /sys /proc /dev /var; do (: > $d/x) 2>/dev/null && echo $d; done; for d in /tmp /workspace; do (: > $d/x) && echo $d; done')
+    const written = await shared.sh(
+      'for d in / /etc /bin /run /run/sallyport /run/sallyport/bin /run/sallyport/control /run/sallyport/egress /sys /proc /dev /var; do (: > $d/x) 2>/dev/null && echo $d; done; for d in /tmp /workspace; do (: > $d/x) && echo $d; done',
+    )
     expect(written).toBe('/tmp\n/workspace\n')
-    expect(await shared.sh('dd if=/dev/zero of=/workspace/big bs=1M count=2000 2>&1 | head -1; rm -f /workspace/big')).toContain('No space left on device')
+    expect(
+      await shared.sh('dd if=/dev/zero of=/workspace/big bs=1M count=2000 2>&1 | head -1; rm -f /workspace/big'),
+    ).toContain('No space left on device')
   })
 
   test('has no interface but loopback, no route and no name server', async () => {
     expect(await shared.sh('cat /proc/net/dev | tail -n +3 | cut -d: -f1; tail -n +2 /proc/net/route')).toBe('    lo\n')
-    const attempt = await shared.client.execute({ command: 'nc -w 1 192.0.2.1 80 </dev/null; nslookup example.com 192.0.2.53; ping -c 1 192.0.2.1' })
+    const attempt = await shared.client.execute({
+      command: 'nc -w 1 192.0.2.1 80 </dev/null; nslookup example.com 192.0.2.53; ping -c 1 192.0.2.1',
+    })
     expect(attempt.stderr).toContain('Network is unreachable')
     expect(attempt.stdout).not.toMatch(/Address.*192\.0\.2\.(?!53)/)
     expect(await shared.sh('ping -c 1 127.0.0.1 2>&1')).toMatch(/denied|not permitted/i)
   })
 
   test('is held to its memory and processes, as the engine reads them back', async () => {
-    const sandbox = await startSandbox(backendOf({ cpus: 1 }), daemon.runtimeRoot, { memoryLimitMb: 128, maxProcesses: 16 })
+    const sandbox = await startSandbox(backendOf({ cpus: 1 }), daemon.runtimeRoot, {
+      memoryLimitMb: 128,
+      maxProcesses: 16,
+    })
     const { HostConfig, Config } = await daemon.docker.getContainer(`sallyport-${sandbox.id}`).inspect()
     expect(HostConfig).toMatchObject({
       NetworkMode: 'none', ReadonlyRootfs: true, Privileged: false, Memory: 128 * 2 ** 20, MemorySwap: 128 * 2 ** 20, NanoCpus: 1e9, PidsLimit: 40, CapDrop: ['ALL'],
       Init: true, IpcMode: 'private', AutoRemove: true, CapAdd: null, Devices: null, PortBindings: null,
     }) // prettier-ignore
     expect(JSON.stringify(Config)).not.toContain(sandbox.token)
-    expect((await sandbox.sh('i=0; while [ $i -lt 80 ]; do sleep 5 & i=$((i+1)); done 2>&1; wait')).toLowerCase()).toMatch(/fork|resource/)
+    expect(
+      (await sandbox.sh('i=0; while [ $i -lt 80 ]; do sleep 5 & i=$((i+1)); done 2>&1; wait')).toLowerCase(),
+    ).toMatch(/fork|resource/)
     await sandbox.started.stop()
   })
 
   test("carries the sandbox's loopback port to the gateway's socket", async () => {
     const seen: string[] = []
-    const gateway = net.createServer((socket) => socket.on('data', (bytes: Buffer) => (seen.push(bytes.toString()), socket.end('HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n'))))
+    const gateway = net.createServer((socket) =>
+      socket.on(
+        'data',
+        (bytes: Buffer) => (
+          seen.push(bytes.toString()),
+          socket.end('HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n')
+        ),
+      ),
+    )
     const socketPath = path.join(shared.folder, 'egress/gateway.sock')
     const mask = process.umask(0)
     await new Promise<void>((resolve) => gateway.listen(socketPath, resolve))
     process.umask(mask)
-    expect(await shared.sh("printf 'CONNECT example.com:443 HTTP/1.1\\r\\nhost: x\\r\\n\\r\\n' | nc -w 2 127.0.0.1 3128")).toContain('403 Forbidden')
+    expect(
+      await shared.sh("printf 'CONNECT example.com:443 HTTP/1.1\\r\\nhost: x\\r\\n\\r\\n' | nc -w 2 127.0.0.1 3128"),
+    ).toContain('403 Forbidden')
     expect(seen.join('')).toContain('CONNECT example.com:443')
     await new Promise((resolve) => gateway.close(resolve))
   })
@@ -93,19 +117,35 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox'], 'containers without
   test('an image with its own Node uses that, and its LD_PRELOAD does not reach the worker', async () => {
     await buildNodeImage(daemon.docker)
     const sandbox = await startSandbox(backendOf({ image: 'with-node' }), daemon.runtimeRoot)
-    expect(await sandbox.sh('unset LD_PRELOAD; readlink /proc/$PPID/exe; echo $FROM_IMAGE; grep -c PRELOAD /proc/$PPID/environ')).toBe('/opt/node\nyes\n0\n')
+    expect(
+      await sandbox.sh(
+        'unset LD_PRELOAD; readlink /proc/$PPID/exe; echo $FROM_IMAGE; grep -c PRELOAD /proc/$PPID/environ',
+      ),
+    ).toBe('/opt/node\nyes\n0\n')
     expect(await sandbox.sh('echo $LD_PRELOAD 2>/dev/null')).toContain('/nowhere.so')
     await sandbox.started.stop()
   })
 
   test('another process lists, reaches and removes it', async () => {
-    const sandbox = await startSandbox(backendOf(), daemon.runtimeRoot, { labels: { owner: 'o', 'created-at': '2026-01-02T03:04:05.000Z', 'expires-at': '2026-01-02T04:04:05.000Z', task: 't' } })
+    const sandbox = await startSandbox(backendOf(), daemon.runtimeRoot, {
+      labels: {
+        owner: 'o',
+        'created-at': '2026-01-02T03:04:05.000Z',
+        'expires-at': '2026-01-02T04:04:05.000Z',
+        task: 't',
+      },
+    })
     const other = backendOf()
     expect(await other.list()).toContainEqual({
       id: sandbox.id,
       createdAtMs: Date.parse('2026-01-02T03:04:05.000Z'),
       expiresAtMs: Date.parse('2026-01-02T04:04:05.000Z'),
-      labels: { owner: 'o', 'created-at': '2026-01-02T03:04:05.000Z', 'expires-at': '2026-01-02T04:04:05.000Z', task: 't' },
+      labels: {
+        owner: 'o',
+        'created-at': '2026-01-02T03:04:05.000Z',
+        'expires-at': '2026-01-02T04:04:05.000Z',
+        task: 't',
+      },
     })
     const attached = await other.attach(sandbox.id)
     expect(attached?.rootDir).toBe('/workspace')
@@ -126,12 +166,14 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox'], 'containers without
   })
 
   test('the engine ends it when its time is over, also when its worker was stopped', async () => {
-    const started = performance.now()
-    const sandbox = await startSandbox(backendOf(), daemon.runtimeRoot, { timeoutMs: 1_000 })
+    const startedMs = performance.now()
+    const sandbox = await startSandbox(backendOf(), daemon.runtimeRoot, { timeoutMs: 4_000 })
     const { pid } = await sandbox.client.health()
-    await sandbox.client.spawn({ command: `kill -STOP ${pid}` })
+    // The worker is stopped before it can answer.
+    sandbox.client.spawn({ command: `kill -STOP ${pid}` }).catch(() => undefined)
     await sandbox.started.ended
-    expect(performance.now() - started).toBeGreaterThan(1_000)
+    // Had the worker ended by itself, it would have been earlier.
+    expect(performance.now() - startedMs).toBeGreaterThan(8_900)
     await sandbox.started.stop()
   })
 
@@ -146,7 +188,11 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox'], 'containers without
 
   test('an image that is not there is said to be missing, with the command that gets it', async () => {
     const backend = backendOf({ image: 'nowhere/nothing:1' })
-    const expected = { code: 'SALLYPORT_SANDBOX_IMAGE_MISSING', fault: 'image_missing', message: expect.stringContaining('docker pull nowhere/nothing:1') as string }
+    const expected = {
+      code: 'SALLYPORT_SANDBOX_IMAGE_MISSING',
+      fault: 'image_missing',
+      message: expect.stringContaining('docker pull nowhere/nothing:1') as string,
+    }
     await expect(backend.check()).rejects.toMatchObject(expected)
     await expect(startSandbox(backend, daemon.runtimeRoot)).rejects.toMatchObject(expected)
   })
@@ -167,7 +213,10 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox'], 'containers without
     const before = await containers()
     const empty = daemon.fillDisk()
     try {
-      await expect(startSandbox(backendOf(), daemon.runtimeRoot)).rejects.toMatchObject({ fault: 'disk_full', message: expect.stringContaining('docker system prune') as string })
+      await expect(startSandbox(backendOf(), daemon.runtimeRoot)).rejects.toMatchObject({
+        fault: 'disk_full',
+        message: expect.stringContaining('docker system prune') as string,
+      })
     } finally {
       empty()
     }
@@ -180,12 +229,19 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox'], 'containers without
     writeFileSync(path.join(folder, 'up/given'), 'given')
     chmodSync(path.join(folder, 'out'), 0o777)
     const hostDir = (name: string) => ({ source: { kind: 'hostDir', hostPath: path.join(folder, name) } as const })
-    const sandbox = await startSandbox(backendOf({ layout: { outputs: hostDir('out'), uploads: hostDir('up'), skills: [hostDir('up')] } }), daemon.runtimeRoot)
+    const sandbox = await startSandbox(
+      backendOf({ layout: { outputs: hostDir('out'), uploads: hostDir('up'), skills: [hostDir('up')] } }),
+      daemon.runtimeRoot,
+    )
     expect(sandbox.started.rootDir).toBe('/mnt/outputs')
-    expect(await sandbox.sh('cat /mnt/uploads/given /mnt/skills/0/given; echo made > made; echo no > /mnt/uploads/no')).toMatch(/^givengiven.*Read-only/s)
+    expect(
+      await sandbox.sh('cat /mnt/uploads/given /mnt/skills/0/given; echo made > made; echo no > /mnt/uploads/no'),
+    ).toMatch(/^givengiven.*Read-only/s)
     expect(existsSync(path.join(folder, 'out/made'))).toBe(true)
     await sandbox.client.writeFile('from-host', 'x')
-    await expect(sandbox.client.writeFile('/mnt/uploads/x', 'x')).rejects.toMatchObject({ code: 'SALLYPORT_SANDBOX_FILE_FAILED' })
+    await expect(sandbox.client.writeFile('/mnt/uploads/x', 'x')).rejects.toMatchObject({
+      code: 'SALLYPORT_SANDBOX_FILE_FAILED',
+    })
     await sandbox.started.stop()
   })
 
@@ -198,11 +254,14 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox'], 'containers without
     expect(await containers()).toBe(0)
   }, 60_000)
 
-  test.skipIf(MISSING !== undefined)(`every request is one that the engine's description knows${MISSING === undefined ? '' : ` (${MISSING})`}`, () => {
-    const faultsOf = readContract()
-    expect(recorder.requests.length).toBeGreaterThan(50)
-    expect([...new Set(recorder.requests.flatMap((request) => faultsOf(request)))]).toEqual([])
-  })
+  test.skipIf(MISSING !== undefined)(
+    `every request is one that the engine's description knows${MISSING === undefined ? '' : ` (${MISSING})`}`,
+    () => {
+      const faultsOf = readContract()
+      expect(recorder.requests.length).toBeGreaterThan(50)
+      expect([...new Set(recorder.requests.flatMap((request) => faultsOf(request)))]).toEqual([])
+    },
+  )
 })
 
 if (MISSING !== undefined) console.log(`skipped: the contract of the engine: ${MISSING}`)

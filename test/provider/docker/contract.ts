@@ -40,7 +40,9 @@ export function readContract(): (request: RecordedRequest) => readonly string[] 
     return validate
   }
   const routes = Object.entries(paths).map(([template, operations]) => ({
-    pattern: new RegExp(`^(?:/v[\\d.]+)?${template.replaceAll('.', '\\.').replaceAll(/\{[^}]+\}/g, template.startsWith('/images/') ? '.+' : '[^/]+')}$`),
+    pattern: new RegExp(
+      `^(?:/v[\\d.]+)?${template.replaceAll('.', '\\.').replaceAll(/\{[^}]+\}/g, template.startsWith('/images/') ? '.+' : '[^/]+')}$`,
+    ),
     literal: template.split('{')[0]?.length ?? 0,
     operations,
   }))
@@ -48,10 +50,19 @@ export function readContract(): (request: RecordedRequest) => readonly string[] 
   /** Names in a body that the description does not know: a validator takes them for additions, and an engine ignores them. */
   const unknownNames = (schema: Schema, value: unknown, at: string): string[] => {
     const parts = flatten(schema, definitions)
-    if (Array.isArray(value)) return value.flatMap((each, index) => parts.flatMap(({ items }) => (items === undefined ? [] : unknownNames(items as Schema, each, `${at}[${index}]`))))
+    if (Array.isArray(value))
+      return value.flatMap((each, index) =>
+        parts.flatMap(({ items }) =>
+          items === undefined ? [] : unknownNames(items as Schema, each, `${at}[${index}]`),
+        ),
+      )
     if (typeof value !== 'object' || value === null) return []
-    const known = Object.assign({}, ...parts.map(({ properties }) => properties ?? {})) as Readonly<Record<string, Schema>>
-    const isMap = parts.some(({ additionalProperties }) => additionalProperties !== undefined && additionalProperties !== false)
+    const known = Object.assign({}, ...parts.map(({ properties }) => properties ?? {})) as Readonly<
+      Record<string, Schema>
+    >
+    const isMap = parts.some(
+      ({ additionalProperties }) => additionalProperties !== undefined && additionalProperties !== false,
+    )
     return Object.entries(value).flatMap(([name, each]) => {
       const property = known[name]
       if (property !== undefined) return unknownNames(property, each, `${at}.${name}`)
@@ -60,18 +71,26 @@ export function readContract(): (request: RecordedRequest) => readonly string[] 
   }
 
   return ({ method, path: requested, query, body, status }) => {
-    const route = routes.filter(({ pattern, operations }) => pattern.test(requested) && method.toLowerCase() in operations).sort((a, b) => b.literal - a.literal)[0]
+    const route = routes
+      .filter(({ pattern, operations }) => pattern.test(requested) && method.toLowerCase() in operations)
+      .sort((a, b) => b.literal - a.literal)[0]
     const operation = route?.operations[method.toLowerCase()]
     if (operation === undefined) return [`${method} ${requested} is not in the description`]
     const faults: string[] = []
     const parameters = operation.parameters ?? []
-    for (const name of query.keys()) if (!parameters.some((each) => each.in === 'query' && each.name === name)) faults.push(`unknown query \`${name}\``)
+    for (const name of query.keys())
+      if (!parameters.some((each) => each.in === 'query' && each.name === name))
+        faults.push(`unknown query \`${name}\``)
     const expected = parameters.find((each) => each.in === 'body')?.schema
     if (expected !== undefined && body !== undefined) {
       const validate = compile(expected)
-      if (!validate(body)) faults.push(...(validate.errors ?? []).map(({ instancePath, message }) => `body${instancePath} ${message ?? ''}`))
+      if (!validate(body))
+        faults.push(
+          ...(validate.errors ?? []).map(({ instancePath, message }) => `body${instancePath} ${message ?? ''}`),
+        )
       faults.push(...unknownNames(expected, body, 'body'))
-    } else if (Object.keys((body as object | undefined) ?? {}).some((name) => !query.has(name))) faults.push('a body that the operation does not take')
+    } else if (Object.keys((body as object | undefined) ?? {}).some((name) => !query.has(name)))
+      faults.push('a body that the operation does not take')
     if (!(String(status) in operation.responses)) faults.push(`status ${status} is not in the description`)
     return faults.map((fault) => `${method} ${requested}: ${fault}`)
   }
@@ -80,5 +99,9 @@ export function readContract(): (request: RecordedRequest) => readonly string[] 
 function flatten(schema: Schema, definitions: Description['definitions']): Schema[] {
   const { $ref: reference, allOf } = schema
   const target = typeof reference === 'string' ? definitions[reference.replace('#/definitions/', '')] : undefined
-  return [schema, ...(target === undefined ? [] : flatten(target, definitions)), ...((allOf as Schema[] | undefined) ?? []).flatMap((each) => flatten(each, definitions))]
+  return [
+    schema,
+    ...(target === undefined ? [] : flatten(target, definitions)),
+    ...((allOf as Schema[] | undefined) ?? []).flatMap((each) => flatten(each, definitions)),
+  ]
 }

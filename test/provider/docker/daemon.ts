@@ -4,7 +4,16 @@
  * Needs root. Containers are removed before the engine is stopped; whatever process of it is left then is a fault, and is ended.
  */
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  statfsSync,
+  writeFileSync,
+} from 'node:fs'
 import path from 'node:path'
 import Docker from 'dockerode'
 import { buildImages } from './images.ts'
@@ -27,9 +36,15 @@ export interface TestDaemon {
 
 const DISK_MB = 640
 const PATIENCE_MS = 30_000
+/** Where nothing has mounted them; within the engine's own mounts alone. */
+const CGROUPS =
+  '{ test -e /sys/fs/cgroup/cgroup.controllers || test -d /sys/fs/cgroup/memory || ' +
+  '{ mount -t tmpfs cgroup /sys/fs/cgroup && for c in $(sed -n "s/^\\([a-z_]*\\)\t.*\t1$/\\1/p" /proc/cgroups); do mkdir /sys/fs/cgroup/$c && mount -t cgroup -o $c cgroup /sys/fs/cgroup/$c; done; }; }'
 
 /** `runtimes` as in the engine's configuration. `within`: command line that enters the network namespace to use, by default one of its own. */
-export async function startDaemon(options: { readonly runtimes?: Readonly<Record<string, object>>; readonly within?: readonly string[] } = {}): Promise<TestDaemon> {
+export async function startDaemon(
+  options: { readonly runtimes?: Readonly<Record<string, object>>; readonly within?: readonly string[] } = {},
+): Promise<TestDaemon> {
   const { runtimes = {}, within = ['unshare', '--net'] } = options
   const folder = mkdtempSync('/tmp/spd-')
   const socketPath = path.join(folder, 'docker.sock')
@@ -51,6 +66,7 @@ export async function startDaemon(options: { readonly runtimes?: Readonly<Record
   writeFileSync(path.join(folder, 'resolv.conf'), 'nameserver 127.0.0.53\n')
   const prepare = [
     'ip link set lo up',
+    CGROUPS,
     `mkdir ${folder}/data`,
     `mount -t tmpfs -o size=${DISK_MB}m tmpfs ${folder}/data`,
     // As systemd-resolved has it, which is where old engines leak.
@@ -58,7 +74,7 @@ export async function startDaemon(options: { readonly runtimes?: Readonly<Record
     'echo ready',
     'exec cat',
   ].join(' && ')
-  const [program = '', ...args] = [...within, 'unshare', '--mount', 'sh', '-c', prepare]
+  const [program, ...args] = [...within, 'unshare', '--mount', 'sh', '-c', prepare] as [string, ...string[]]
   const holder = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'] })
   await new Promise<void>((resolve, reject) => {
     holder.stdout.once('data', () => resolve())
@@ -69,14 +85,22 @@ export async function startDaemon(options: { readonly runtimes?: Readonly<Record
   let engine: ChildProcess | undefined
 
   const start = async (): Promise<void> => {
-    const [program = '', ...args] = enter
-    const child = spawn(program, [...args, 'dockerd', '--config-file', path.join(folder, 'daemon.json')], { stdio: ['ignore', 'ignore', 'pipe'] })
+    const [program, ...args] = enter as [string, ...string[]]
+    const child = spawn(program, [...args, 'dockerd', '--config-file', path.join(folder, 'daemon.json')], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    })
     engine = child
     let log = ''
-    child.stderr?.on('data', (chunk: Buffer) => (log = (log + chunk.toString()).slice(-4_000)))
+    child.stderr.on('data', (chunk: Buffer) => (log = (log + chunk.toString()).slice(-4_000)))
     const untilMs = performance.now() + PATIENCE_MS
     for (;;) {
-      if (await docker.ping().then(() => true, () => false)) return
+      if (
+        await docker.ping().then(
+          () => true,
+          () => false,
+        )
+      )
+        return
       if (child.exitCode !== null || performance.now() > untilMs) throw new Error(`dockerd does not start: ${log}`)
       await pause(50)
     }
@@ -107,14 +131,19 @@ export async function startDaemon(options: { readonly runtimes?: Readonly<Record
       await start()
     },
     close: async () => {
-      for (const { Id } of await docker.listContainers({ all: true })) await docker.getContainer(Id).remove({ force: true, v: true }).catch(() => undefined)
+      for (const { Id } of await docker.listContainers({ all: true }))
+        await docker
+          .getContainer(Id)
+          .remove({ force: true, v: true })
+          .catch(() => undefined)
       await stop()
       const left = linesOf(folder)
       for (const { pid } of left) process.kill(pid, 'SIGKILL')
       holder.kill('SIGKILL')
       removeCgroups(cgroup)
       rmSync(folder, { recursive: true, force: true })
-      if (left.length > 0) throw new Error(`the engine left processes behind:\n${left.map(({ line }) => line).join('\n')}`)
+      if (left.length > 0)
+        throw new Error(`the engine left processes behind:\n${left.map(({ line }) => line).join('\n')}`)
     },
   }
   try {
@@ -132,7 +161,10 @@ function linesOf(folder: string): { readonly pid: number; readonly line: string 
     if (!/^\d+$/.test(name)) return []
     try {
       const line = readFileSync(`/proc/${name}/cmdline`, 'utf8').replaceAll('\0', ' ')
-      const isOwn = line.includes(folder) && !/^(nsenter|unshare|sh|\S*dockerd|\S*containerd) /.test(line) && Number(name) !== process.pid
+      const isOwn =
+        line.includes(folder) &&
+        !/^(nsenter|unshare|sh|\S*dockerd|\S*containerd) /.test(line) &&
+        Number(name) !== process.pid
       return isOwn ? [{ pid: Number(name), line }] : []
     } catch {
       return []

@@ -33,7 +33,13 @@ export async function serveEverywhere(network: TestNetwork): Promise<void> {
     udp: [[OUTSIDE.public4, PORT], [OUTSIDE.public6, PORT], [OUTSIDE.metadata, 80], [OUTSIDE.nameServer, 53]],
   }) // prettier-ignore
   // Answers on the bridges too, from the address that was asked.
-  await network.serve('host', { tcp: [['::', PORT]], udp: [['0.0.0.0', PORT], [HOST.public6, PORT]] })
+  await network.serve('host', {
+    tcp: [['::', PORT]],
+    udp: [
+      ['0.0.0.0', PORT],
+      [HOST.public6, PORT],
+    ],
+  })
 }
 
 /** For an image without a C library. */
@@ -49,7 +55,13 @@ export async function tryLeaks(daemon: TestDaemon, order: Omit<LeakOrder, 'runti
   const whole: LeakOrder = { ...order, runtimeRoot: daemon.runtimeRoot }
   const { stdout } = await promisify(execFile)(
     program,
-    [...args, process.execPath, '--disable-warning=ExperimentalWarning', path.join(import.meta.dirname, 'leak-driver.ts'), JSON.stringify(whole)],
+    [
+      ...args,
+      process.execPath,
+      '--disable-warning=ExperimentalWarning',
+      path.join(import.meta.dirname, 'leak-driver.ts'),
+      JSON.stringify(whole),
+    ],
     { maxBuffer: 16 * 1024 * 1024 },
   )
   return JSON.parse(stdout) as LeakReport

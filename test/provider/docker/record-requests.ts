@@ -35,12 +35,19 @@ export async function recordRequests(
       const { method = '', url = '' } = incoming
       const { pathname } = new URL(url, 'http://engine')
       const given = Buffer.concat(pieces)
-      const bytes = given.length === 0 ? given : Buffer.from(JSON.stringify(rewrite(pathname, JSON.parse(given.toString()))))
+      const bytes =
+        given.length === 0 ? given : Buffer.from(JSON.stringify(rewrite(pathname, JSON.parse(given.toString()))))
       const headers = { ...incoming.headers, ...(given.length > 0 && { 'content-length': String(bytes.length) }) }
       waiting.get(pathname)?.()
       const outgoing = http.request({ socketPath: engineSocketPath, method, path: url, headers }, (answer) => {
         const { searchParams } = new URL(url, 'http://engine')
-        requests.push({ method, path: pathname, query: searchParams, body: bytes.length === 0 ? undefined : JSON.parse(bytes.toString()), status: answer.statusCode ?? 0 })
+        requests.push({
+          method,
+          path: pathname,
+          query: searchParams,
+          body: bytes.length === 0 ? undefined : JSON.parse(bytes.toString()),
+          status: answer.statusCode ?? 0,
+        })
         reply.writeHead(answer.statusCode ?? 502, answer.headers)
         reply.flushHeaders()
         answer.pipe(reply)

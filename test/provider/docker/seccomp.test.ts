@@ -15,7 +15,9 @@ const NEWER = new Set([451, 452, 453, 454, 455, 456, 462, 463, 464, 465, 466])
 
 describe('the profile', () => {
   const profile = dockerSeccompProfile('x64')
-  const allowed = profile.syscalls.filter(({ action, args }) => action === 'SCMP_ACT_ALLOW' && args === undefined).flatMap(({ names }) => names)
+  const allowed = profile.syscalls
+    .filter(({ action, args }) => action === 'SCMP_ACT_ALLOW' && args === undefined)
+    .flatMap(({ names }) => names)
 
   test('denies whatever it does not name, on one processor and without its 32-bit calls', () => {
     expect(profile.defaultAction).toBe('SCMP_ACT_ERRNO')
@@ -31,7 +33,21 @@ describe('the profile', () => {
     expect(SYSTEM_CALLS.filter((name) => allowed.includes(name) && name !== 'ioctl')).toEqual([])
   })
 
-  test.each(['socketcall', 'io_uring_setup', 'keyctl', 'add_key', 'request_key', 'userfaultfd', 'bpf', 'perf_event_open', 'ptrace', 'mount', 'unshare', 'setns', 'clone3'])('does not allow %s', (name) => {
+  test.each([
+    'socketcall',
+    'io_uring_setup',
+    'keyctl',
+    'add_key',
+    'request_key',
+    'userfaultfd',
+    'bpf',
+    'perf_event_open',
+    'ptrace',
+    'mount',
+    'unshare',
+    'setns',
+    'clone3',
+  ])('does not allow %s', (name) => {
     expect(allowed).not.toContain(name)
   })
 })
@@ -45,10 +61,21 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox', 'gcc'], 'the profile
   beforeAll(async () => {
     folder = mkdtempSync('/tmp/sps-')
     chmodSync(folder, 0o755)
-    execFileSync('gcc', ['-O1', '-Wall', '-Wextra', '-Werror', '-static', '-o', path.join(folder, 'syscalls'), path.join(import.meta.dirname, 'syscalls.c')])
+    execFileSync('gcc', [
+      '-O1',
+      '-Wall',
+      '-Wextra',
+      '-Werror',
+      '-static',
+      '-o',
+      path.join(folder, 'syscalls'),
+      path.join(import.meta.dirname, 'syscalls.c'),
+    ])
     daemon = await startDaemon()
     engines = await tryAll(daemon, folder, [])
-    ours = await tryAll(daemon, folder, [`seccomp=${JSON.stringify(dockerSeccompProfile(process.arch === 'arm64' ? 'arm64' : 'x64'))}`])
+    ours = await tryAll(daemon, folder, [
+      `seccomp=${JSON.stringify(dockerSeccompProfile(process.arch === 'arm64' ? 'arm64' : 'x64'))}`,
+    ])
   }, 120_000)
 
   afterAll(async () => {
@@ -58,7 +85,9 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox', 'gcc'], 'the profile
 
   test('every call that the engine’s denies is denied', () => {
     const denied = (errno: number | undefined): boolean => errno === EPERM || errno === ENOSYS || (errno ?? 0) > 1000
-    const weaker = [...engines.calls].filter(([number, errno]) => denied(errno) && !(errno === ENOSYS && NEWER.has(number)) && !denied(ours.calls.get(number)))
+    const weaker = [...engines.calls].filter(
+      ([number, errno]) => denied(errno) && !(errno === ENOSYS && NEWER.has(number)) && !denied(ours.calls.get(number)),
+    )
     expect(weaker).toEqual([])
     // A list that is empty would pass.
     expect([...engines.calls.values()].filter(denied).length).toBeGreaterThan(50)
@@ -68,7 +97,28 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox', 'gcc'], 'the profile
   test('every socket that the engine’s denies is denied, and AF_VSOCK, netlink other than routes, raw and ICMP sockets too', () => {
     const opened = [...ours.sockets].filter(([, errno]) => errno === 0).map(([kind]) => kind)
     expect(opened.filter((kind) => engines.sockets.get(kind) !== 0)).toEqual([])
-    expect(opened.sort()).toEqual(['1 1 0', '1 1 1', '1 2 0', '1 2 1', '1 3 0', '1 3 1', '1 5 0', '1 5 1', '10 1 0', '10 1 6', '10 2 0', '10 2 17', '16 2 0', '16 3 0', '2 1 0', '2 1 6', '2 2 0', '2 2 17'].sort())
+    expect(opened.sort()).toEqual(
+      [
+        '1 1 0',
+        '1 1 1',
+        '1 2 0',
+        '1 2 1',
+        '1 3 0',
+        '1 3 1',
+        '1 5 0',
+        '1 5 1',
+        '10 1 0',
+        '10 1 6',
+        '10 2 0',
+        '10 2 17',
+        '16 2 0',
+        '16 3 0',
+        '2 1 0',
+        '2 1 6',
+        '2 2 0',
+        '2 2 17',
+      ].sort(),
+    )
   })
 })
 
@@ -82,7 +132,12 @@ async function tryAll({ docker }: TestDaemon, folder: string, securityOptions: r
     Image: 'busybox',
     Cmd: ['/probe/syscalls'],
     User: '10001:10001',
-    HostConfig: { NetworkMode: 'none', CapDrop: ['ALL'], Binds: [`${folder}:/probe:ro`], SecurityOpt: ['no-new-privileges:true', ...securityOptions] },
+    HostConfig: {
+      NetworkMode: 'none',
+      CapDrop: ['ALL'],
+      Binds: [`${folder}:/probe:ro`],
+      SecurityOpt: ['no-new-privileges:true', ...securityOptions],
+    },
   })
   await container.start()
   await container.wait()

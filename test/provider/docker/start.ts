@@ -16,7 +16,11 @@ export interface TestSandbox {
 }
 
 /** As the provider does: the folder first, then the backend; a failure undoes every step, last first. */
-export async function startSandbox(backend: Backend, runtimeRoot: string, request: Partial<StartRequest> = {}): Promise<TestSandbox> {
+export async function startSandbox(
+  backend: Backend,
+  runtimeRoot: string,
+  request: Partial<StartRequest> = {},
+): Promise<TestSandbox> {
   const id = request.id ?? `sbx_${randomBytes(8).toString('hex')}`
   const folder = path.join(runtimeRoot, id)
   mkdirSync(folder, { recursive: true, mode: 0o700 })

@@ -3,7 +3,12 @@ import { describe, expect, test } from 'vitest'
 import { chooseRunsc } from '../../../provider/backends/runsc.ts'
 import type { EngineRuntime } from '../../../provider/backends/docker-engine.ts'
 
-const runtime = (name: string, path: string | undefined, args: readonly string[] = [], type?: string): EngineRuntime => ({ name, path, args, type })
+const runtime = (
+  name: string,
+  path: string | undefined,
+  args: readonly string[] = [],
+  type?: string,
+): EngineRuntime => ({ name, path, args, type })
 const RUNC = runtime('runc', 'runc')
 const PLAIN = runtime('runsc', '/usr/bin/runsc')
 const OPEN = runtime('gvisor', '/usr/local/bin/runsc', ['--network=none', '--host-uds=open'])
@@ -30,6 +35,8 @@ describe('the runtime', () => {
     ['it may not open host sockets', [PLAIN], undefined, 'none', 'runtime_unusable'],
     ['it has no network where there is to be one', [OPEN], undefined, 'internal', 'runtime_unusable'],
   ])('is refused when %s', (_what, runtimes, name, network, fault) => {
-    expect(() => chooseRunsc({ runtimes }, name, network)).toThrow(expect.objectContaining({ fault, code: 'SALLYPORT_SANDBOX_BACKEND_MISSING' }) as Error)
+    expect(() => chooseRunsc({ runtimes }, name, network)).toThrow(
+      expect.objectContaining({ fault, code: 'SALLYPORT_SANDBOX_BACKEND_MISSING' }) as Error,
+    )
   })
 })

@@ -24,7 +24,8 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox', 'gcc', 'runsc'], 'th
   let network: TestNetwork
   let daemon: TestDaemon
   let folder: string
-  const backendOf = (options: Partial<RunscBackendOptions> = {}): Backend => createRunscBackend({ image: 'busybox', engine: { socketPath: daemon.socketPath }, ...options })
+  const backendOf = (options: Partial<RunscBackendOptions> = {}): Backend =>
+    createRunscBackend({ image: 'busybox', engine: { socketPath: daemon.socketPath }, ...options })
   /** The engine's own clean-up takes a moment after a removal. */
   const nothingIsLeft = (): Promise<void> => expect.poll(() => daemon.processes(), { timeout: 5_000 }).toEqual([])
 
@@ -98,8 +99,20 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox', 'gcc', 'runsc'], 'th
   })
 
   test('on a network of its own, by a wrapper, it reaches the gateway and nothing else', async () => {
-    const options: RunscBackendOptions & { readonly engine: { readonly socketPath: string } } = { image: 'busybox', network: 'internal', runtimeName: 'networked', engine: { socketPath: daemon.socketPath } }
-    const report = await tryLeaks(daemon, { backend: 'runsc', options, probe: compileStaticProbe(folder), attempts: NETWORK, inside: OF_THE_HOST, sabotage: false })
+    const options: RunscBackendOptions & { readonly engine: { readonly socketPath: string } } = {
+      image: 'busybox',
+      network: 'internal',
+      runtimeName: 'networked',
+      engine: { socketPath: daemon.socketPath },
+    }
+    const report = await tryLeaks(daemon, {
+      backend: 'runsc',
+      options,
+      probe: compileStaticProbe(folder),
+      attempts: NETWORK,
+      inside: OF_THE_HOST,
+      sabotage: false,
+    })
     if ('fault' in report) throw new Error(report.message)
     expect([...parseAttempts(report.inside)].filter(([, { open }]) => open)).toEqual([])
     expect(report.proxied).toContain('host_not_allowed')
@@ -108,7 +121,11 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox', 'gcc', 'runsc'], 'th
   })
 
   test('a runtime that may not open the host’s sockets is refused before anything is made, with the line that mends it', async () => {
-    const expected = { code: 'SALLYPORT_SANDBOX_BACKEND_MISSING', fault: 'runtime_unusable', message: expect.stringContaining('--host-uds=open') as string }
+    const expected = {
+      code: 'SALLYPORT_SANDBOX_BACKEND_MISSING',
+      fault: 'runtime_unusable',
+      message: expect.stringContaining('--host-uds=open') as string,
+    }
     await expect(backendOf({ runtimeName: 'plain' }).check()).rejects.toMatchObject(expected)
     await expect(backendOf({ runtimeName: 'nothing' }).check()).rejects.toMatchObject({ fault: 'runtime_missing' })
   })
