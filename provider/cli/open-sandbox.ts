@@ -65,7 +65,7 @@ export async function openSandbox(
     await cover.remove()
     throw error
   })
-  const provider = createSandboxProvider({ backend, gateway, runtimeRoot })
+  const provider = createSandboxProvider({ backend, defaultEgress: egress, gateway, runtimeRoot })
   let closing: Promise<void> | undefined
   const close = async (lastLook?: () => Promise<void>): Promise<void> => {
     try {

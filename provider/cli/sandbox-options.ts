@@ -67,8 +67,14 @@ export async function readSandboxOptions(terminal: Terminal, options: SandboxOpt
   if (backend === 'passthrough' && options.mount !== undefined) {
     throw new UsageError('the backend `passthrough` shows everything anyway; leave `--mount` out')
   }
+  const policy = await readPolicy(terminal, options)
+  if (backend === 'passthrough' && options.report !== true && policy.kind !== 'allow-all') {
+    throw new UsageError(
+      'the backend `passthrough` stops nothing that goes round the gateway: use `--report`, or a policy `{ kind: allow-all }`',
+    )
+  }
   return {
-    policy: await readPolicy(terminal, options),
+    policy,
     reportOnly: options.report === true,
     configFile: options.config,
     backend,

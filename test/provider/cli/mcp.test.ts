@@ -3,11 +3,14 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { describeNeeding } from '../needs.ts'
 import { openSurrounds, type Surrounds } from './origin.ts'
 
 const BIN = join(import.meta.dirname, '../../../provider/cli/bin.ts')
+// Each test starts whole processes, on a machine that may be busy.
+vi.setConfig({ testTimeout: 120_000 })
+
 let around: Surrounds
 let client: Client
 

@@ -1,11 +1,14 @@
 /** `sallyport run` as its users have it: the real binary, real bubblewrap, a real origin behind the gateway. */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { main } from '../../../provider/cli/main.ts'
 import { runBinary, startBinary } from '../../proxy/cli/run-cli.ts'
 import { describeNeeding } from '../needs.ts'
 import { openSurrounds, type Surrounds } from './origin.ts'
+
+// Each test starts whole processes, on a machine that may be busy.
+vi.setConfig({ testTimeout: 120_000 })
 
 let around: Surrounds
 beforeAll(async () => {
@@ -223,10 +226,21 @@ async function runShell(line: string) {
   return { code, stdout }
 }
 
+test('without a wall it only reports, and everything is taken away all the same', async () => {
+  const { code, stdout, stderr } = await run(
+    ['--backend', 'passthrough', '--report', '--config', around.config],
+    ['sh', '-c', `pwd; ${curl('open.test').join(' ')}`],
+  )
+  expect({ code, stdout }).toEqual({ code: 0, stdout: `${around.folder}\nhello from open.test\n` })
+  expect(stderr).toContain(`would be refused open.test:${around.port}: host_not_allowed`)
+  expect(readdirSync(around.runtimeRoot)).toEqual([])
+})
+
 test.each([
   ['a host that is none', ['--allow', 'https://x.example/'], 'this can not be allowed'],
   ['an image for processes', ['--image', 'x'], '`--image` is for docker and runsc'],
   ['docker without an image', ['--backend', 'docker'], 'needs an image'],
+  ['a policy that nothing enforces', ['--backend', 'passthrough', '--allow', 'a.example'], 'stops nothing'],
   ['a variable that is not there', ['--env', 'NOT_HERE'], 'there is no variable `NOT_HERE` here'],
   ['a mount that can not be read', ['--mount', 'a:b'], 'write PATH, PATH:/INSIDE'],
   ['a time that is none', ['--timeout', 'soon'], 'write a time such as'],

@@ -6,6 +6,9 @@ import { startBinary } from '../../proxy/cli/run-cli.ts'
 import { describeNeeding } from '../needs.ts'
 import { openSurrounds, type Surrounds } from './origin.ts'
 
+// Each test starts whole processes, on a machine that may be busy.
+vi.setConfig({ testTimeout: 120_000 })
+
 let around: Surrounds
 beforeAll(async () => {
   around = await openSurrounds()
@@ -52,7 +55,7 @@ describeNeeding(['bubblewrap'], 'sallyport sandbox', () => {
     expect((await sandbox('reap', '--older-than', '1ms')).stdout).toBe(`${id}\n`)
     expect((await sandbox('list')).stdout).toBe('There are no sandboxes.\n')
     expect(readdirSync(around.runtimeRoot)).toEqual([])
-  }, 60_000)
+  })
 
   test('doctor says what each backend enforces', async () => {
     const { stdout } = await inThisProcess(['doctor', '--json'])
