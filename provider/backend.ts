@@ -44,6 +44,8 @@ export interface StartedSandbox {
    * checks just that.
    */
   readonly directTargets?: readonly InsideAddress[]
+  /** Called once the worker has answered: takes away what only its start needed, such as the file that told it its bearer. */
+  readonly answered?: () => Promise<void>
   /** Resolves when the sandbox is gone by itself. */
   readonly ended: Promise<void>
   /** Ends it and waits for the platform; idempotent. */

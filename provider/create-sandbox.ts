@@ -9,7 +9,14 @@ import { childEnvironment } from './environment.ts'
 import { labelsOf } from './labels.ts'
 import { ownerOfThisProcess } from './owner.ts'
 import { probeEgress } from './probe.ts'
-import { dataOf, makeRuntimeFolder, newSandboxId, pathsOf, removeRuntimeFolder, type SandboxMeta } from './runtime-folder.ts'
+import {
+  dataOf,
+  makeRuntimeFolder,
+  newSandboxId,
+  pathsOf,
+  removeRuntimeFolder,
+  type SandboxMeta,
+} from './runtime-folder.ts'
 import type { CreateSandboxOptions } from './sandbox.ts'
 import { SandboxError } from './sandbox-error.ts'
 import { createWorkerClient, type WorkerClient } from './worker-client.ts'
@@ -39,7 +46,11 @@ const READY_PAUSE_MS = 20
  * Makes it.
  * @throws the fault of the step that failed: SandboxError, SallyportError of the policy, what a resolver threw, or the reason of `options.signal`
  */
-export async function createSandbox(workshop: Workshop, policy: EgressPolicy, options: CreateSandboxOptions): Promise<MadeSandbox> {
+export async function createSandbox(
+  workshop: Workshop,
+  policy: EgressPolicy,
+  options: CreateSandboxOptions,
+): Promise<MadeSandbox> {
   const { backend, egress, runtimeRoot, connectWorker = createWorkerClient } = workshop
   options.signal?.throwIfAborted()
   const createdAtMs = Date.now()
@@ -67,7 +78,10 @@ export async function createSandbox(workshop: Workshop, policy: EgressPolicy, op
 
     // Neither needs the other: the sandbox sees the folder of the socket.
     const [link, started] = await both(
-      opened(transaction, egress.open({ sandbox: id, tenant: options.tenant, policy, socketPath: paths.gatewaySocket })),
+      opened(
+        transaction,
+        egress.open({ sandbox: id, tenant: options.tenant, policy, socketPath: paths.gatewaySocket }),
+      ),
       begun(
         transaction,
         backend.start({
@@ -87,6 +101,7 @@ export async function createSandbox(workshop: Workshop, policy: EgressPolicy, op
     )
     const client = connectWorker({ connect: started.connect, token: workerToken })
     await untilReady(client, started, signal)
+    await started.answered?.()
     if (started.gateway !== undefined) await client.configure({ env: childEnvironment(started.gateway, options.env) })
     await probeEgress(client, started, backend.capabilities)
     options.signal?.throwIfAborted()
@@ -139,7 +154,11 @@ async function untilReady(client: WorkerClient, started: StartedSandbox, signal:
       const isTooEarly = error instanceof SandboxError && error.code === 'SALLYPORT_SANDBOX_CONNECTION_LOST'
       if (!isTooEarly && !deadline.aborted) throw error
       if (deadline.aborted) {
-        throw new SandboxError('SALLYPORT_SANDBOX_CREATE_FAILED', `the sandbox's worker did not answer within ${READY_TIMEOUT_MS / 1000} s`, { cause: error })
+        throw new SandboxError(
+          'SALLYPORT_SANDBOX_CREATE_FAILED',
+          `the sandbox's worker did not answer within ${READY_TIMEOUT_MS / 1000} s`,
+          { cause: error },
+        )
       }
     }
     await delay(READY_PAUSE_MS)
@@ -150,5 +169,9 @@ async function untilReady(client: WorkerClient, started: StartedSandbox, signal:
 function named(error: unknown, signal: AbortSignal | undefined): unknown {
   if (signal?.aborted === true) return signal.reason
   const isOfSystem = error instanceof Error && 'syscall' in error
-  return isOfSystem ? new SandboxError('SALLYPORT_SANDBOX_CREATE_FAILED', `the sandbox could not be made: ${messageOf(error)}`, { cause: error }) : error
+  return isOfSystem
+    ? new SandboxError('SALLYPORT_SANDBOX_CREATE_FAILED', `the sandbox could not be made: ${messageOf(error)}`, {
+        cause: error,
+      })
+    : error
 }

@@ -28,12 +28,14 @@ function enforcing(config: Exclude<BackendConfig, { readonly tier: 'passthrough'
     return createProcessBackend({ ...options, runtimeRoot })
   }
   // Whoever writes no TypeScript may say anything.
-  if ((config.tier as string) !== 'container') throw new TypeError(`\`${String(config.tier)}\` is no tier of sandboxes: \`process\`, \`container\` or \`passthrough\``)
+  if ((config.tier as string) !== 'container')
+    throw new TypeError(`\`${config.tier}\` is no tier of sandboxes: \`process\`, \`container\` or \`passthrough\``)
   if (config.runtime === 'docker') {
     const { tier: _tier, runtime: _runtime, ...options } = config
     return createDockerBackend(options)
   }
-  if ((config.runtime as string) !== 'runsc') throw new TypeError(`\`${String(config.runtime)}\` is no runtime of containers: \`docker\` or \`runsc\``)
+  if ((config.runtime as string) !== 'runsc')
+    throw new TypeError(`\`${config.runtime}\` is no runtime of containers: \`docker\` or \`runsc\``)
   const { tier: _tier, runtime: _runtime, ...options } = config
   return createRunscBackend(options)
 }

@@ -1,5 +1,5 @@
 /** What docker and runsc have in common: a sandbox is a container, with two byte channels to the host and nothing else. */
-import { chmod, mkdir, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import type { Backend, StartedSandbox } from '../backend.ts'
 import { SandboxError } from '../sandbox-error.ts'
@@ -159,6 +159,10 @@ export function createContainerBackend(kind: ContainerKind, given: ContainerOpti
       return {
         ...sandbox({ kind, engine, id, rootDir: plan.rootDir, runtimeFolder, link, ended: running.ended }),
         ...(relay !== undefined && { directTargets: relay.unreachable }),
+        // The worker can't always: behind a link it reads them when the folder is closed to it already.
+        answered: async () => {
+          await Promise.all([SETTINGS_FILE, LINK_FILE].map((file) => rm(path.join(control, file), { force: true })))
+        },
       }
     },
 

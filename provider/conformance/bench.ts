@@ -36,7 +36,10 @@ export async function openBench(subject: ConformanceSubject): Promise<Bench> {
       defaultEgress: policy,
       gateway: {
         config: {
-          network: { allowPrivate: ['127.0.0.0/8'], hosts: { [ALLOWED_HOST]: ['127.0.0.1'], [REFUSED_HOST]: ['127.0.0.1'] } },
+          network: {
+            allowPrivate: ['127.0.0.0/8'],
+            hosts: { [ALLOWED_HOST]: ['127.0.0.1'], [REFUSED_HOST]: ['127.0.0.1'] },
+          },
           log: { level: 'silent' },
         },
         machineSets: { sets: { npm: [], apt: [] }, notes: [] },

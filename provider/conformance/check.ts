@@ -6,7 +6,9 @@ import type { Bench } from './bench.ts'
 /** What is checked: a way to make providers of one backend. */
 export interface ConformanceSubject {
   /** A fresh provider over `runtimeRoot`, which all providers of this subject share. */
-  readonly createProvider: (options: Required<Pick<SandboxProviderOptions, 'defaultEgress' | 'gateway'>>) => SandboxProvider
+  readonly createProvider: (
+    options: Required<Pick<SandboxProviderOptions, 'defaultEgress' | 'gateway'>>,
+  ) => SandboxProvider
   /** Absolute; made if it isn't there. */
   readonly runtimeRoot: string
   /** A Node inside the sandbox, for the clients that the checks run: its program, and what comes before its own arguments. */

@@ -71,14 +71,25 @@ const ask = (method, name) => new Promise((resolve) => {
 Promise.all(args.flatMap((name) => ['lookup', 'resolve4', 'resolve6'].map((method) => ask(method, name)))).then((all) => { console.log(JSON.stringify(all)); process.exit(0) })`
 
 /** Command and arguments that run Node inside. */
-export function onNode({ node }: Pick<ConformanceSubject, 'node'>, args: readonly string[]): [command: string, args: readonly string[]] {
+export function onNode(
+  { node }: Pick<ConformanceSubject, 'node'>,
+  args: readonly string[],
+): [command: string, args: readonly string[]] {
   const [program = 'node', ...first] = node
   return [program, [...first, ...args]]
 }
 
 /** Runs a script inside and reads the JSON that it prints. @throws Error with all that it said when it prints none */
-export async function runScript<T>({ subject }: Bench, sandbox: Sandbox, script: string, args: readonly string[] = []): Promise<T> {
-  const { stdout, stderr, exitCode } = await sandbox.exec(...onNode(subject, ['-e', WITH_ARGUMENTS + script, ...args]), { timeout: 30_000 })
+export async function runScript<T>(
+  { subject }: Bench,
+  sandbox: Sandbox,
+  script: string,
+  args: readonly string[] = [],
+): Promise<T> {
+  const { stdout, stderr, exitCode } = await sandbox.exec(
+    ...onNode(subject, ['-e', WITH_ARGUMENTS + script, ...args]),
+    { timeout: 30_000 },
+  )
   try {
     return JSON.parse(stdout) as T
   } catch {
@@ -97,7 +108,11 @@ export function askPlain(bench: Bench, sandbox: Sandbox, target: string): Promis
 }
 
 /** Opens a tunnel and keeps it; resolves once it is open. */
-export async function holdTunnel({ subject }: Bench, sandbox: Sandbox, target: string): Promise<{ readonly process: SandboxProcess; readonly cut: Promise<void> }> {
+export async function holdTunnel(
+  { subject }: Bench,
+  sandbox: Sandbox,
+  target: string,
+): Promise<{ readonly process: SandboxProcess; readonly cut: Promise<void> }> {
   const process = await sandbox.spawn(...onNode(subject, ['-e', WITH_ARGUMENTS + HOLD, target]))
   const output = process.output()[Symbol.asyncIterator]()
   let said = ''
@@ -116,8 +131,17 @@ export async function holdTunnel({ subject }: Bench, sandbox: Sandbox, target: s
 }
 
 /** Tries to connect straight to each address and port. */
-export function connectDirectly(bench: Bench, sandbox: Sandbox, targets: readonly (readonly [host: string, port: number])[]): Promise<readonly string[]> {
-  return runScript(bench, sandbox, DIRECT, targets.map((target) => target.join(' ')))
+export function connectDirectly(
+  bench: Bench,
+  sandbox: Sandbox,
+  targets: readonly (readonly [host: string, port: number])[],
+): Promise<readonly string[]> {
+  return runScript(
+    bench,
+    sandbox,
+    DIRECT,
+    targets.map((target) => target.join(' ')),
+  )
 }
 
 /** Tries to resolve each name in three ways. */

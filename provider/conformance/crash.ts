@@ -12,14 +12,21 @@ export const crash: ConformanceArea = {
     {
       name: 'a worker that is killed from inside is noticed: the command’s outcome is unknown, and nothing is left',
       // On the host's own processes this would be a signal to everything.
-      skip: ({ provider }) => (provider.capabilities.enforcement === 'none' ? 'its processes are the host’s' : undefined),
+      skip: ({ provider }) =>
+        provider.capabilities.enforcement === 'none' ? 'its processes are the host’s' : undefined,
       run: async (bench) => {
         const sandbox = await bench.provider.create()
         // Whatever stands between the command and the worker goes with it.
-        const kill = 'const kill = (pid) => { try { process.kill(pid, "SIGKILL") } catch {} }; for (const name of require("node:fs").readdirSync("/proc")) { const pid = Number(name); if (pid > 0 && pid !== process.pid) kill(pid) } kill(1); setTimeout(() => undefined, 60000)'
-        const thrown: unknown = await sandbox.exec(...onNode(bench.subject, ['-e', kill]), { timeout: 30_000 }).catch((error: unknown) => error)
+        const kill =
+          'const kill = (pid) => { try { process.kill(pid, "SIGKILL") } catch {} }; for (const name of require("node:fs").readdirSync("/proc")) { const pid = Number(name); if (pid > 0 && pid !== process.pid) kill(pid) } kill(1); setTimeout(() => undefined, 60000)'
+        const thrown: unknown = await sandbox
+          .exec(...onNode(bench.subject, ['-e', kill]), { timeout: 30_000 })
+          .catch((error: unknown) => error)
         if (thrown instanceof SandboxError) {
-          assert.ok(['SALLYPORT_SANDBOX_CONNECTION_LOST', 'SALLYPORT_SANDBOX_DESTROYED'].includes(thrown.code), thrown.code)
+          assert.ok(
+            ['SALLYPORT_SANDBOX_CONNECTION_LOST', 'SALLYPORT_SANDBOX_DESTROYED'].includes(thrown.code),
+            thrown.code,
+          )
           assert.equal(thrown.outcome, 'unknown')
           await eventually(() => sandbox.status === 'destroyed', 30_000, 'its end is noticed')
         } else {

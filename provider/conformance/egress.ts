@@ -32,8 +32,10 @@ const SOCKETS = [
   ['raw IPv6', 'socket|10|3|58'],
 ] as const
 
-const unenforced = ({ provider }: Bench): string | undefined => (provider.capabilities.enforcement === 'none' ? 'nothing is enforced, and `capabilities` says so' : undefined)
-const unprobed = (bench: Bench): string | undefined => unenforced(bench) ?? (bench.subject.probe === undefined ? 'there is no probe' : undefined)
+const unenforced = ({ provider }: Bench): string | undefined =>
+  provider.capabilities.enforcement === 'none' ? 'nothing is enforced, and `capabilities` says so' : undefined
+const unprobed = (bench: Bench): string | undefined =>
+  unenforced(bench) ?? (bench.subject.probe === undefined ? 'there is no probe' : undefined)
 
 /** Runs the hostile program; returns what it found open. */
 async function openWays(bench: Bench, attempts: readonly string[]): Promise<readonly string[]> {
@@ -42,7 +44,11 @@ async function openWays(bench: Bench, attempts: readonly string[]): Promise<read
   const { stdout, stderr, exitCode } = await sandbox.exec('./hostile', attempts, { timeout: 120_000 })
   await sandbox.remove('hostile')
   const lines = stdout.split('\n').filter((line) => line !== '')
-  assert.equal(lines.length, attempts.length, `the probe ended with ${exitCode} and said \`${stdout}\` and \`${stderr}\``)
+  assert.equal(
+    lines.length,
+    attempts.length,
+    `the probe ended with ${exitCode} and said \`${stdout}\` and \`${stderr}\``,
+  )
   return lines.filter((line) => line.startsWith('open'))
 }
 
@@ -58,7 +64,9 @@ async function withHostService(use: (addresses: readonly string[], port: number)
   const datagrams = dgram.createSocket(isBoth ? 'udp6' : 'udp4')
   datagrams.on('message', (_message, peer) => datagrams.send('reached the host', peer.port, peer.address))
   await new Promise<void>((resolve) => datagrams.bind(port, resolve))
-  const addresses = Object.values(os.networkInterfaces()).flatMap((all) => (all ?? []).map((each) => each.address).filter((each) => !each.startsWith('fe80')))
+  const addresses = Object.values(os.networkInterfaces()).flatMap((all) =>
+    (all ?? []).map((each) => each.address).filter((each) => !each.startsWith('fe80')),
+  )
   try {
     await use([...new Set(['127.0.0.1', ...addresses])], port)
   } finally {
@@ -108,8 +116,18 @@ const through: readonly ConformanceCheck[] = [
     name: 'neither metadata nor private addresses are reached through the gateway, even when all hosts are allowed',
     run: async (bench) => {
       await bench.withSandbox({ egress: { kind: 'allow-all' } }, async (sandbox) => {
-        for (const target of ['169.254.169.254:80', '10.0.0.1:80', '[fd00:ec2::254]:80', '[::ffff:169.254.169.254]:80', '0.0.0.0:80']) {
-          assert.partialDeepStrictEqual(await askTunnel(bench, sandbox, target), { status: 403, reason: 'address_prohibited' }, target)
+        for (const target of [
+          '169.254.169.254:80',
+          '10.0.0.1:80',
+          '[fd00:ec2::254]:80',
+          '[::ffff:169.254.169.254]:80',
+          '0.0.0.0:80',
+        ]) {
+          assert.partialDeepStrictEqual(
+            await askTunnel(bench, sandbox, target),
+            { status: 403, reason: 'address_prohibited' },
+            target,
+          )
         }
       })
     },
@@ -118,8 +136,11 @@ const through: readonly ConformanceCheck[] = [
     name: 'clients are told the way, and given no credentials',
     run: async (bench) => {
       const { stdout } = await (await bench.sandbox()).exec('env')
-      const variables = new Map(stdout.split('\n').map((line) => [line.split('=')[0] ?? '', line.slice(line.indexOf('=') + 1)]))
-      for (const name of ['http_proxy', 'https_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY']) assert.match(variables.get(name) ?? '', /^http:\/\/127\.0\.0\.1:\d+$/)
+      const variables = new Map(
+        stdout.split('\n').map((line) => [line.split('=')[0] ?? '', line.slice(line.indexOf('=') + 1)]),
+      )
+      for (const name of ['http_proxy', 'https_proxy', 'HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY'])
+        assert.match(variables.get(name) ?? '', /^http:\/\/127\.0\.0\.1:\d+$/)
       assert.equal(variables.get('NO_PROXY'), 'localhost,127.0.0.1,::1')
       assert.equal(variables.has('SALLYPORT_TOKEN'), false)
       assert.doesNotMatch(stdout, /eyJ|:\/\/[^/\n]*@/)
@@ -130,7 +151,10 @@ const through: readonly ConformanceCheck[] = [
     skip: ({ provider }) => (provider.capabilities.runtimeEgressChange ? undefined : 'the policy can not be changed'),
     run: async (bench) => {
       await bench.withSandbox({}, async (sandbox) => {
-        const [allowed, refused] = [ALLOWED_HOST, REFUSED_HOST].map((host) => `${host}:${bench.origin.port}`) as [string, string]
+        const [allowed, refused] = [ALLOWED_HOST, REFUSED_HOST].map((host) => `${host}:${bench.origin.port}`) as [
+          string,
+          string,
+        ]
         const tunnel = await holdTunnel(bench, sandbox, allowed)
         const changedMs = performance.now()
         await sandbox.setEgress({ kind: 'static', allowedHosts: [refused] })
@@ -184,7 +208,10 @@ const around: readonly ConformanceCheck[] = [
     name: 'no datagram and no echo goes straight out, and no question for a name is answered',
     skip: unprobed,
     run: async (bench) => {
-      const attempts = [...OUTSIDE.flatMap((address) => [`udp|${address}|53`, `icmp-raw|${address}`, `icmp-datagram|${address}`]), ...NAME_SERVERS.map((address) => `dns|${address}|53`)]
+      const attempts = [
+        ...OUTSIDE.flatMap((address) => [`udp|${address}|53`, `icmp-raw|${address}`, `icmp-datagram|${address}`]),
+        ...NAME_SERVERS.map((address) => `dns|${address}|53`),
+      ]
       assert.deepEqual(await openWays(bench, attempts), [])
     },
   },
@@ -195,7 +222,10 @@ const around: readonly ConformanceCheck[] = [
       withHostService(async (addresses, port) => {
         // An echo to loopback is answered by the sandbox itself.
         const apart = addresses.filter((address) => !/^(127\.|::1$)/.test(address))
-        const attempts = [...addresses.map((address) => `udp|${address}|${port}`), ...apart.flatMap((address) => [`icmp-raw|${address}`, `icmp-datagram|${address}`])]
+        const attempts = [
+          ...addresses.map((address) => `udp|${address}|${port}`),
+          ...apart.flatMap((address) => [`icmp-raw|${address}`, `icmp-datagram|${address}`]),
+        ]
         assert.deepEqual(await openWays(bench, attempts), [])
       }),
   },
@@ -210,7 +240,11 @@ const around: readonly ConformanceCheck[] = [
     name: 'no name is resolved inside',
     skip: unenforced,
     run: async (bench) => {
-      const outcomes = await resolveNames(bench, await bench.sandbox(), ['leak.sallyport.test', 'example.com', ALLOWED_HOST])
+      const outcomes = await resolveNames(bench, await bench.sandbox(), [
+        'leak.sallyport.test',
+        'example.com',
+        ALLOWED_HOST,
+      ])
       assert.deepEqual(outcomes.filter((outcome) => outcome.startsWith('answered')), []) // prettier-ignore
     },
   },
@@ -219,11 +253,21 @@ const around: readonly ConformanceCheck[] = [
     skip: unenforced,
     run: async (bench) => {
       await bench.withSandbox({}, async (other) => {
-        const listen = 'const server = net.createServer((socket) => socket.end("neighbour")); server.listen(7077, "0.0.0.0", () => console.log("ready"))'
-        const neighbour = await other.spawn(...onNode(bench.subject, ['-e', `const net = require("node:net"); ${listen}`]))
+        const listen =
+          'const server = net.createServer((socket) => socket.end("neighbour")); server.listen(7077, "0.0.0.0", () => console.log("ready"))'
+        const neighbour = await other.spawn(
+          ...onNode(bench.subject, ['-e', `const net = require("node:net"); ${listen}`]),
+        )
         for await (const { data } of neighbour.output()) if (data.includes('ready')) break
-        const { stdout } = await other.exec(...onNode(bench.subject, ['-p', 'Object.values(require("node:os").networkInterfaces()).flat().map(({ address }) => address).join(" ")']))
-        const addresses = [...new Set(['127.0.0.1', ...stdout.trim().split(' ')])].filter((address) => net.isIP(address) !== 0)
+        const { stdout } = await other.exec(
+          ...onNode(bench.subject, [
+            '-p',
+            'Object.values(require("node:os").networkInterfaces()).flat().map(({ address }) => address).join(" ")',
+          ]),
+        )
+        const addresses = [...new Set(['127.0.0.1', ...stdout.trim().split(' ')])].filter(
+          (address) => net.isIP(address) !== 0,
+        )
         const mine = await bench.sandbox()
         const outcomes = await connectDirectly(bench, mine, addresses.map((address) => [address, 7077] as const)) // prettier-ignore
         assert.equal(outcomes.includes('connected'), false, `${addresses.join(' ')}: ${outcomes.join(' ')}`)
@@ -250,7 +294,14 @@ const around: readonly ConformanceCheck[] = [
         'for (const entry of names) { const each = folder + "/" + entry.name; if (entry.isFile()) look(each); else if (entry.isDirectory() && depth > 0) walk(each, depth - 1) } }; ' +
         'for (const folder of ["/run", "/tmp", "/var/run", "/dev/shm", process.cwd()]) walk(folder, 4); console.log(JSON.stringify(found))'
       const half = Math.floor(token.length / 2)
-      const { stdout, stderr } = await sandbox.exec(...onNode(bench.subject, ['-e', `const args = process.argv.slice(1); ${search}`, token.slice(0, half), token.slice(half)]))
+      const { stdout, stderr } = await sandbox.exec(
+        ...onNode(bench.subject, [
+          '-e',
+          `const args = process.argv.slice(1); ${search}`,
+          token.slice(0, half),
+          token.slice(half),
+        ]),
+      )
       assert.deepEqual(JSON.parse(stdout), [], stderr)
     },
   },

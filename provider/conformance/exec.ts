@@ -6,7 +6,24 @@ import type { ConformanceArea } from './check.ts'
 import { onNode } from './clients.ts'
 import { eventually, rejectsWith } from './lifecycle.ts'
 
-const HARD_ARGUMENTS = ['', ' ', 'a b', "it's", '"quoted"', '$HOME', '`id`', '$(id)', '*', '\\', 'line\nfeed', 'é€😀', '-n', '--', ';exit 1', '#']
+const HARD_ARGUMENTS = [
+  '',
+  ' ',
+  'a b',
+  "it's",
+  '"quoted"',
+  '$HOME',
+  '`id`',
+  '$(id)',
+  '*',
+  '\\',
+  'line\nfeed',
+  'é€😀',
+  '-n',
+  '--',
+  ';exit 1',
+  '#',
+]
 
 /** Writes to `beat` in the background twice a second, for as long as it lives. */
 const HEARTBEAT = '(while :; do echo x >> beat; sleep 0.5; done) & '
@@ -31,7 +48,11 @@ export const exec: ConformanceArea = {
     {
       name: 'arguments arrive as they are, whatever a shell would make of them',
       run: async ({ subject, sandbox }) => {
-        const { stdout } = await (await sandbox()).exec(...onNode(subject, ['-e', 'console.log(JSON.stringify(process.argv.slice(1)))', 'first', ...HARD_ARGUMENTS]))
+        const { stdout } = await (
+          await sandbox()
+        ).exec(
+          ...onNode(subject, ['-e', 'console.log(JSON.stringify(process.argv.slice(1)))', 'first', ...HARD_ARGUMENTS]),
+        )
         assert.deepEqual(JSON.parse(stdout), ['first', ...HARD_ARGUMENTS])
       },
     },
@@ -45,12 +66,17 @@ export const exec: ConformanceArea = {
     },
     {
       name: 'a program that is not there is an error, not a result',
-      run: async ({ sandbox }) => void (await rejectsWith((await sandbox()).exec('/no/such/program', []), 'SALLYPORT_SANDBOX_EXEC_FAILED')),
+      run: async ({ sandbox }) => {
+        await rejectsWith((await sandbox()).exec('/no/such/program', []), 'SALLYPORT_SANDBOX_EXEC_FAILED')
+      },
     },
     {
       name: 'a signal that ended it is named',
       run: async ({ sandbox }) => {
-        assert.partialDeepStrictEqual(await (await sandbox()).exec('kill -TERM $$'), { exitCode: 143, signal: 'SIGTERM' })
+        assert.partialDeepStrictEqual(await (await sandbox()).exec('kill -TERM $$'), {
+          exitCode: 143,
+          signal: 'SIGTERM',
+        })
       },
     },
     {
@@ -85,7 +111,10 @@ export const exec: ConformanceArea = {
         assert.partialDeepStrictEqual(await inside.exec('cat', []), { exitCode: 0, stdout: '' })
         const stdin = `${'line of input\n'.repeat(50_000)}é`
         assert.equal((await inside.exec('cat', [], { stdin })).stdout, stdin)
-        assert.equal((await inside.exec('od -An -tx1', undefined, { stdin: Uint8Array.of(0, 255, 10) })).stdout.trim(), '00 ff 0a')
+        assert.equal(
+          (await inside.exec('od -An -tx1', undefined, { stdin: Uint8Array.of(0, 255, 10) })).stdout.trim(),
+          '00 ff 0a',
+        )
       },
     },
     {
@@ -94,22 +123,34 @@ export const exec: ConformanceArea = {
       run: async ({ sandbox }) => {
         const seen: SandboxOutput[] = []
         let isFirstBeforeEnd = false
-        const running = (await sandbox()).exec('echo one; echo two >&2; sleep 3; echo three', undefined, { onOutput: (chunk) => seen.push(chunk) })
+        const running = (await sandbox()).exec('echo one; echo two >&2; sleep 3; echo three', undefined, {
+          onOutput: (chunk) => seen.push(chunk),
+        })
         void running.then(() => (isFirstBeforeEnd = false))
         await eventually(() => seen.length >= 2, 20_000, 'the first lines come').then(() => (isFirstBeforeEnd = true))
         assert.equal(isFirstBeforeEnd, true)
-        assert.equal(seen.some(({ data }) => data.includes('three')), false)
+        assert.equal(
+          seen.some(({ data }) => data.includes('three')),
+          false,
+        )
         await running
-        const said = (stream: string): string => seen.filter((chunk) => chunk.stream === stream).map(({ data }) => data).join('')
+        const said = (stream: string): string =>
+          seen
+            .filter((chunk) => chunk.stream === stream)
+            .map(({ data }) => data)
+            .join('')
         assert.deepEqual([said('stdout'), said('stderr')], ['one\nthree\n', 'two\n'])
       },
     },
     {
       name: 'characters are whole however their bytes are written',
       run: async ({ subject, sandbox }) => {
-        const slow = 'const bytes = Buffer.from("é€😀".repeat(20)); let at = 0; const step = () => { if (at < bytes.length) { process.stdout.write(bytes.subarray(at, ++at)); setTimeout(step, 2) } }; step()'
+        const slow =
+          'const bytes = Buffer.from("é€😀".repeat(20)); let at = 0; const step = () => { if (at < bytes.length) { process.stdout.write(bytes.subarray(at, ++at)); setTimeout(step, 2) } }; step()'
         const pieces: string[] = []
-        const { stdout } = await (await sandbox()).exec(...onNode(subject, ['-e', slow]), { onOutput: ({ data }) => pieces.push(data) })
+        const { stdout } = await (
+          await sandbox()
+        ).exec(...onNode(subject, ['-e', slow]), { onOutput: ({ data }) => pieces.push(data) })
         assert.equal(stdout, 'é€😀'.repeat(20))
         assert.equal(pieces.join(''), stdout)
       },
@@ -117,7 +158,12 @@ export const exec: ConformanceArea = {
     {
       name: '100 MB of output are counted, and kept as far as was asked',
       run: async ({ sandbox }) => {
-        const result = await (await sandbox()).exec('head -c 100000000 /dev/zero | tr "\\0" x; echo end >&2', undefined, { maxOutputBytes: 1_000_000, timeout: 120_000 })
+        const result = await (
+          await sandbox()
+        ).exec('head -c 100000000 /dev/zero | tr "\\0" x; echo end >&2', undefined, {
+          maxOutputBytes: 1_000_000,
+          timeout: 120_000,
+        })
         assert.partialDeepStrictEqual(result, { exitCode: 0, stderr: 'end\n' })
         assert.equal(result.stdout.length + (result.stdoutTruncated ?? 0), 100_000_000)
         assert.ok(result.stdout.length <= 1_000_000)
@@ -129,7 +175,10 @@ export const exec: ConformanceArea = {
       run: async ({ sandbox }) => {
         const inside = await sandbox()
         await inside.mkdir('sub folder')
-        const { stdout } = await inside.exec('pwd; echo "$ODD"; echo "${http_proxy:+proxied}"', undefined, { cwd: 'sub folder', env: { ODD: 'a "b" $c' } })
+        const { stdout } = await inside.exec('pwd; echo "$ODD"; echo "${http_proxy:+proxied}"', undefined, {
+          cwd: 'sub folder',
+          env: { ODD: 'a "b" $c' },
+        })
         assert.equal(stdout, `${inside.rootDir}/sub folder\na "b" $c\nproxied\n`)
         assert.equal((await inside.exec('echo "${ODD-unset}"')).stdout, 'unset\n')
       },
@@ -137,7 +186,11 @@ export const exec: ConformanceArea = {
     {
       name: 'variables that would change the worker only reach the commands',
       run: async ({ withSandbox }) => {
-        const env = { NODE_OPTIONS: '--require=/no/such/module', LD_PRELOAD: '/no/such/library.so', BASH_ENV: '/no/such/file' }
+        const env = {
+          NODE_OPTIONS: '--require=/no/such/module',
+          LD_PRELOAD: '/no/such/library.so',
+          BASH_ENV: '/no/such/file',
+        }
         await withSandbox({ env }, async (sandbox) => {
           assert.equal((await sandbox.exec('echo $NODE_OPTIONS')).stdout, '--require=/no/such/module\n')
           await sandbox.writeFile('still', 'works')
@@ -179,7 +232,9 @@ export const exec: ConformanceArea = {
       run: async ({ sandbox }) => {
         const inside = await sandbox()
         const numbers = Array.from({ length: 20 }, (_, index) => index)
-        const results = await Promise.all(numbers.map((number) => inside.exec(`echo out-${number}; echo err-${number} >&2; exit ${number}`)))
+        const results = await Promise.all(
+          numbers.map((number) => inside.exec(`echo out-${number}; echo err-${number} >&2; exit ${number}`)),
+        )
         assert.deepEqual(
           results.map(({ exitCode, stdout, stderr }) => [exitCode, stdout, stderr]),
           numbers.map((number) => [number, `out-${number}\n`, `err-${number}\n`]),

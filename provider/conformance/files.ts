@@ -53,9 +53,14 @@ export const files: ConformanceArea = {
         const inside = await sandbox()
         for (const [index, name] of HARD_NAMES.entries()) await inside.writeFile(`names/${name}`, 'x'.repeat(index))
         const expected = HARD_NAMES.map((name, size) => ({ path: `${inside.rootDir}/names/${name}`, size }))
-        const byPath = (a: { readonly path: string }, b: { readonly path: string }): number => (a.path < b.path ? -1 : 1)
-        assert.deepEqual([...(await inside.listFiles('names'))].map(({ path: each, size }) => ({ path: each, size })).sort(byPath), expected.sort(byPath))
-        for (const name of HARD_NAMES) assert.equal((await inside.readFile(`names/${name}`)).length, HARD_NAMES.indexOf(name))
+        const byPath = (a: { readonly path: string }, b: { readonly path: string }): number =>
+          a.path < b.path ? -1 : 1
+        assert.deepEqual(
+          [...(await inside.listFiles('names'))].map(({ path: each, size }) => ({ path: each, size })).sort(byPath),
+          expected.sort(byPath),
+        )
+        for (const name of HARD_NAMES)
+          assert.equal((await inside.readFile(`names/${name}`)).length, HARD_NAMES.indexOf(name))
         await inside.remove('names')
       },
     },
@@ -63,7 +68,8 @@ export const files: ConformanceArea = {
       name: 'a name that is not UTF-8 is listed, and leads back to its file',
       run: async ({ sandbox, subject }) => {
         const inside = await sandbox()
-        const script = 'const fs = require("node:fs"); fs.mkdirSync("bytes"); fs.writeFileSync(Buffer.concat([Buffer.from("bytes/"), Buffer.from([0x61, 0xff, 0xfe])]), "odd")'
+        const script =
+          'const fs = require("node:fs"); fs.mkdirSync("bytes"); fs.writeFileSync(Buffer.concat([Buffer.from("bytes/"), Buffer.from([0x61, 0xff, 0xfe])]), "odd")'
         // Some file systems take no such names.
         const { exitCode } = await inside.exec(...onNode(subject, ['-e', script]))
         if (exitCode === 0) {
@@ -77,8 +83,13 @@ export const files: ConformanceArea = {
       name: 'a list holds regular files alone, of folders below too, and nothing of a folder that is not there',
       run: async ({ sandbox }) => {
         const inside = await sandbox()
-        await inside.exec('mkdir -p tree/a/b tree/empty && echo 1 > tree/one && echo 22 > tree/a/b/two && ln -s one tree/link && ln -s / tree/root && mkfifo tree/pipe || true')
-        const listed = (await inside.listFiles('tree')).map((file) => [path.posix.relative(`${inside.rootDir}/tree`, file.path), file.size])
+        await inside.exec(
+          'mkdir -p tree/a/b tree/empty && echo 1 > tree/one && echo 22 > tree/a/b/two && ln -s one tree/link && ln -s / tree/root && mkfifo tree/pipe || true',
+        )
+        const listed = (await inside.listFiles('tree')).map((file) => [
+          path.posix.relative(`${inside.rootDir}/tree`, file.path),
+          file.size,
+        ])
         assert.deepEqual(listed.sort(), [['a/b/two', 3], ['one', 2]]) // prettier-ignore
         assert.deepEqual(await inside.listFiles('no-such-folder'), [])
         await inside.remove('tree')
@@ -134,10 +145,18 @@ export const files: ConformanceArea = {
         const inside = await sandbox()
         await inside.exec('ln -s /etc/passwd link; ln -s /etc out; mkdir real; ln -s ../out real/twice')
         const up = '../'.repeat(12)
-        for (const each of ['link', 'out/passwd', 'real/twice/passwd', `${up}etc/passwd`, '/etc/passwd', '/proc/self/environ']) {
+        for (const each of [
+          'link',
+          'out/passwd',
+          'real/twice/passwd',
+          `${up}etc/passwd`,
+          '/etc/passwd',
+          '/proc/self/environ',
+        ]) {
           await rejectsWith(inside.readFile(each), 'SALLYPORT_SANDBOX_FILE_FAILED')
         }
-        for (const each of ['out/sallyport-check', `${up}etc/sallyport-check`]) await rejectsWith(inside.writeFile(each, 'x'), 'SALLYPORT_SANDBOX_FILE_FAILED')
+        for (const each of ['out/sallyport-check', `${up}etc/sallyport-check`])
+          await rejectsWith(inside.writeFile(each, 'x'), 'SALLYPORT_SANDBOX_FILE_FAILED')
         await rejectsWith(inside.remove('out/passwd'), 'SALLYPORT_SANDBOX_FILE_FAILED')
         await inside.remove('link')
         await inside.remove('out')

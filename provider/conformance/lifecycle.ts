@@ -18,7 +18,11 @@ export async function rejectsWith(promise: Promise<unknown>, code: SandboxError[
 }
 
 /** Waits until `isSo`. @throws AssertionError after `withinMs` */
-export async function eventually(isSo: () => boolean | Promise<boolean>, withinMs: number, what: string): Promise<void> {
+export async function eventually(
+  isSo: () => boolean | Promise<boolean>,
+  withinMs: number,
+  what: string,
+): Promise<void> {
   const deadline = Date.now() + withinMs
   while (!(await isSo())) {
     if (Date.now() > deadline) assert.fail(`${what}: not within ${withinMs} ms`)
@@ -28,7 +32,10 @@ export async function eventually(isSo: () => boolean | Promise<boolean>, withinM
 
 /** Fails unless nothing is left of a sandbox, neither for the provider nor for whoever looks at the platform. */
 export async function nothingLeft({ provider, subject }: Bench, id: string): Promise<void> {
-  assert.deepEqual((await provider.list()).filter((each) => each.id === id), [])
+  assert.deepEqual(
+    (await provider.list()).filter((each) => each.id === id),
+    [],
+  )
   assert.deepEqual((await subject.leftovers?.(id)) ?? [], [])
 }
 
@@ -90,7 +97,9 @@ export const lifecycle: ConformanceArea = {
     },
     {
       name: 'what is not there can not be attached to',
-      run: async ({ provider }) => void (await rejectsWith(provider.attach('sbx_aaaaaaaaaaaaaaaa'), 'SALLYPORT_SANDBOX_NOT_FOUND')),
+      run: async ({ provider }) => {
+        await rejectsWith(provider.attach('sbx_aaaaaaaaaaaaaaaa'), 'SALLYPORT_SANDBOX_NOT_FOUND')
+      },
     },
     {
       name: 'it ends by itself at its time, and leaves nothing',
@@ -105,7 +114,8 @@ export const lifecycle: ConformanceArea = {
     },
     {
       name: 'a limit that the backend does not keep is refused',
-      skip: ({ provider: { capabilities } }) => (capabilities.memoryLimit && capabilities.processLimit ? 'it keeps both' : undefined),
+      skip: ({ provider: { capabilities } }) =>
+        capabilities.memoryLimit && capabilities.processLimit ? 'it keeps both' : undefined,
       run: async ({ provider }) => {
         const limit = provider.capabilities.memoryLimit ? { maxProcesses: 50 } : { memoryLimitMb: 256 }
         await rejectsWith(provider.create(limit), 'SALLYPORT_SANDBOX_NOT_SUPPORTED')
@@ -128,9 +138,17 @@ export const lifecycle: ConformanceArea = {
       skip: ({ provider }) => (provider.capabilities.processLimit ? undefined : 'the backend limits no processes'),
       run: async ({ withSandbox }) => {
         await withSandbox({ maxProcesses: 60 }, async (sandbox) => {
-          const { stdout } = await sandbox.exec('i=0; while [ $i -lt 300 ]; do (sleep 20 & echo started) || exit 1; i=$((i+1)); done', undefined, { timeout: 60_000 })
+          const { stdout } = await sandbox.exec(
+            'i=0; while [ $i -lt 300 ]; do (sleep 20 & echo started) || exit 1; i=$((i+1)); done',
+            undefined,
+            { timeout: 60_000 },
+          )
           assert.ok(stdout.split('\n').length < 300, 'all processes were started')
-          await eventually(async () => (await sandbox.exec('echo alive').catch(() => undefined))?.stdout === 'alive\n', 40_000, 'it answers again')
+          await eventually(
+            async () => (await sandbox.exec('echo alive').catch(() => undefined))?.stdout === 'alive\n',
+            40_000,
+            'it answers again',
+          )
         })
       },
     },
@@ -144,7 +162,10 @@ export const lifecycle: ConformanceArea = {
         await delay(20)
         controller.abort(reason)
         await assert.rejects(creating, reason)
-        assert.deepEqual((await provider.list()).map(({ id }) => id), before)
+        assert.deepEqual(
+          (await provider.list()).map(({ id }) => id),
+          before,
+        )
       },
     },
   ],

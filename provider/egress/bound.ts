@@ -8,7 +8,10 @@ import { askedPolicy } from './resolved-policy.ts'
 export function boundEgress(gateway: Gateway): Egress {
   return {
     open: async ({ sandbox, tenant, policy, socketPath }) => {
-      const bound = await gateway.bind({ path: socketPath, identity: { sandbox, tenant, egress: await askedPolicy(policy) } })
+      const bound = await gateway.bind({
+        path: socketPath,
+        identity: { sandbox, tenant, egress: await askedPolicy(policy) },
+      })
       try {
         // Whoever the sandbox runs as; on the host the folders above keep others out.
         await chmod(socketPath, 0o666)

@@ -2,7 +2,15 @@
 import { randomBytes } from 'node:crypto'
 import { mkdir, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { ConfigError, type ConfigInput, createGateway, type Gateway, type GatewayLogger, type GatewayOptions, parseConfig } from '../../proxy/index.ts'
+import {
+  ConfigError,
+  type ConfigInput,
+  createGateway,
+  type Gateway,
+  type GatewayLogger,
+  type GatewayOptions,
+  parseConfig,
+} from '../../proxy/index.ts'
 import { ownerOfThisProcess } from '../owner.ts'
 import { boundEgress } from './bound.ts'
 import type { Egress } from './egress.ts'
@@ -57,6 +65,11 @@ export function embeddedEgress(runtimeRoot: string, options: EmbeddedGatewayOpti
   let closing: Promise<void> | undefined
   return {
     open: async (request) => boundEgress(await gateway()).open(request),
-    close: () => (closing ??= starting?.then((started) => started.close(), () => undefined) ?? Promise.resolve()),
+    close: () =>
+      (closing ??=
+        starting?.then(
+          (started) => started.close(),
+          () => undefined,
+        ) ?? Promise.resolve()),
   }
 }

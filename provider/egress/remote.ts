@@ -26,8 +26,10 @@ export interface RemoteGateway {
  */
 export function remoteEgress({ url, issuer, issuerKey, audience, ca }: RemoteGateway): Egress {
   const gateway = new URL(url)
-  if (gateway.protocol !== 'http:' && gateway.protocol !== 'https:') throw new TypeError('the URL of the gateway is `http:` or `https:`')
-  if (gateway.username !== '' || gateway.password !== '') throw new TypeError('the URL of the gateway must not hold credentials: tokens are minted')
+  if (gateway.protocol !== 'http:' && gateway.protocol !== 'https:')
+    throw new TypeError('the URL of the gateway is `http:` or `https:`')
+  if (gateway.username !== '' || gateway.password !== '')
+    throw new TypeError('the URL of the gateway must not hold credentials: tokens are minted')
   const key = typeof issuerKey === 'string' ? readSigningKey(issuerKey) : issuerKey
   return {
     open: async ({ sandbox, tenant, policy, socketPath }) => {

@@ -29,7 +29,16 @@ const MAX_HEAD_BYTES = 32 * 1024
 const HEAD_TIMEOUT_MS = 10_000
 const CONNECT_TIMEOUT_MS = 10_000
 /** Of one connection, and what could name another identity. @see RFC 9110 section 7.6.1 */
-const OWN_HEADERS = new Set(['connection', 'keep-alive', 'proxy-authorization', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade'])
+const OWN_HEADERS = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+])
 
 /** Resolves when it listens. */
 export async function startTokenRelay(options: TokenRelayOptions): Promise<TokenRelay> {
@@ -42,7 +51,12 @@ export async function startTokenRelay(options: TokenRelayOptions): Promise<Token
   }
   const agent = new http.Agent({ keepAlive: true, maxSockets: MAX_CONNECTIONS })
   agent.createConnection = () => track(connectTo(options, () => undefined))
-  const server = http.createServer({ maxHeaderSize: MAX_HEAD_BYTES, headersTimeout: HEAD_TIMEOUT_MS, requestTimeout: 0, connectionsCheckingInterval: 5_000 })
+  const server = http.createServer({
+    maxHeaderSize: MAX_HEAD_BYTES,
+    headersTimeout: HEAD_TIMEOUT_MS,
+    requestTimeout: 0,
+    connectionsCheckingInterval: 5_000,
+  })
   server.maxConnections = MAX_CONNECTIONS
   server.on('connection', track)
   server.on('connect', (request, client, head) => void tunnel(options, track, request, client, head))
@@ -66,12 +80,23 @@ export async function startTokenRelay(options: TokenRelayOptions): Promise<Token
   }
 }
 
-async function tunnel(options: TokenRelayOptions, track: <T extends Duplex>(stream: T) => T, request: http.IncomingMessage, client: Duplex, head: Buffer): Promise<void> {
+async function tunnel(
+  options: TokenRelayOptions,
+  track: <T extends Duplex>(stream: T) => T,
+  request: http.IncomingMessage,
+  client: Duplex,
+  head: Buffer,
+): Promise<void> {
   const token = await options.token().catch(() => undefined)
   if (token === undefined) return void client.end(refusal('policy_unavailable', 503))
+  // Cut meanwhile: the token may be one of a policy that is no longer in force.
   if (client.destroyed) return
   // 1.0, so that a refusal ends the connection: whoever asks again on it would do so without a token.
-  const upstream = track(connectTo(options, () => upstream.write(`CONNECT ${request.url ?? ''} HTTP/1.0\r\nProxy-Authorization: Bearer ${token}\r\n\r\n`, 'latin1')))
+  const upstream = track(
+    connectTo(options, () =>
+      upstream.write(`CONNECT ${request.url ?? ''} HTTP/1.0\r\nProxy-Authorization: Bearer ${token}\r\n\r\n`, 'latin1'),
+    ),
+  )
   let isAnswered = false
   upstream.once('data', () => (isAnswered = true))
   upstream.on('error', () => {
@@ -91,9 +116,19 @@ async function tunnel(options: TokenRelayOptions, track: <T extends Duplex>(stre
   upstream.once(upstream instanceof tls.TLSSocket ? 'secureConnect' : 'connect', begin)
 }
 
-async function forward(options: TokenRelayOptions, agent: http.Agent, request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
+async function forward(
+  options: TokenRelayOptions,
+  agent: http.Agent,
+  request: http.IncomingMessage,
+  response: http.ServerResponse,
+): Promise<void> {
   const token = await options.token().catch(() => undefined)
-  if (token === undefined) return void refuse(response, 'policy_unavailable', 503)
+  if (token === undefined) {
+    refuse(response, 'policy_unavailable', 503)
+    return
+  }
+  // Cut meanwhile: the token may be one of a policy that is no longer in force.
+  if (response.destroyed) return
   const { rawHeaders: raw } = request
   const headers: string[] = []
   for (let at = 0; at < raw.length; at += 2) {
@@ -102,9 +137,19 @@ async function forward(options: TokenRelayOptions, agent: http.Agent, request: h
   }
   headers.push('Proxy-Authorization', `Bearer ${token}`)
   if (request.headers['transfer-encoding'] !== undefined) headers.push('Transfer-Encoding', 'chunked')
-  const outgoing = http.request({ agent, method: request.method ?? 'GET', path: request.url ?? '/', headers, setHost: false })
+  const outgoing = http.request({
+    agent,
+    method: request.method ?? 'GET',
+    path: request.url ?? '/',
+    headers,
+    setHost: false,
+  })
   outgoing.on('response', (answer) => {
-    response.writeHead(answer.statusCode ?? 502, answer.statusMessage ?? '', answer.rawHeaders.filter((_text, at, all) => !OWN_HEADERS.has((all[at - (at % 2)] ?? '').toLowerCase())))
+    response.writeHead(
+      answer.statusCode ?? 502,
+      answer.statusMessage ?? '',
+      answer.rawHeaders.filter((_text, at, all) => !OWN_HEADERS.has((all[at - (at % 2)] ?? '').toLowerCase())),
+    )
     answer.on('error', () => response.destroy())
     answer.pipe(response)
   })
@@ -123,7 +168,10 @@ function connectTo({ gateway, ca }: TokenRelayOptions, onOpen: () => void): net.
   const isTls = gateway.protocol === 'https:'
   const port = gateway.port === '' ? (isTls ? 443 : 80) : Number(gateway.port)
   const socket = isTls
-    ? tls.connect({ host, port, ...(ca !== undefined && { ca }), ...(net.isIP(host) === 0 && { servername: host }) }, onOpen)
+    ? tls.connect(
+        { host, port, ...(ca !== undefined && { ca }), ...(net.isIP(host) === 0 && { servername: host }) },
+        onOpen,
+      )
     : net.connect({ host, port, allowHalfOpen: true }, onOpen)
   const timer = setTimeout(() => socket.destroy(new Error('the gateway does not answer')), CONNECT_TIMEOUT_MS)
   socket.once(isTls ? 'secureConnect' : 'connect', () => clearTimeout(timer)).once('close', () => clearTimeout(timer))

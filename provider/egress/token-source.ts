@@ -1,5 +1,5 @@
 /** The current token of one sandbox, for a gateway elsewhere: minted when it is needed, renewed before it ends, asked anew for each policy. */
-import { type EgressPolicy, type EgressPolicyData } from '../../policies/index.ts'
+import type { EgressPolicy, EgressPolicyData } from '../../policies/index.ts'
 import { type MintOptions, mintToken, type SigningKey } from '../../proxy/index.ts'
 import { answerOf } from './resolved-policy.ts'
 
@@ -24,7 +24,11 @@ const LIFE_SECONDS = 600
 const RENEW_BEFORE_MS = 300_000
 
 /** Mints nothing yet. */
-export function createTokenSource({ key, issuer, audience }: TokenIssuer, whose: Pick<MintOptions, 'sandbox' | 'tenant'>, policy: EgressPolicy): TokenSource {
+export function createTokenSource(
+  { key, issuer, audience }: TokenIssuer,
+  whose: Pick<MintOptions, 'sandbox' | 'tenant'>,
+  policy: EgressPolicy,
+): TokenSource {
   let current: { readonly policy: EgressPolicy; readonly minted: Promise<Minted> } | undefined
   let inForce = policy
 
@@ -43,21 +47,18 @@ export function createTokenSource({ key, issuer, audience }: TokenIssuer, whose:
 
   return {
     current: async () => {
-      const known = await (current?.policy === inForce ? current.minted : renew(inForce))
-      const isFresh = known.expiresAtMs - Date.now() > RENEW_BEFORE_MS
-      return (isFresh ? known : await (await latest(known))).token
+      if (current?.policy !== inForce) return (await renew(inForce)).token
+      const entry = current
+      const known = await entry.minted
+      if (known.expiresAtMs - Date.now() > RENEW_BEFORE_MS) return known.token
+      // Another call may have begun already.
+      return (await (current === entry ? renew(inForce) : current.minted)).token
     },
     setPolicy: async (next) => {
       const minted = await mint(next)
       inForce = next
       current = { policy: next, minted: Promise.resolve(minted) }
     },
-  }
-
-  /** What another call is making already, or a new one. */
-  async function latest(old: Minted): Promise<Minted> {
-    const now = await current?.minted
-    return now !== undefined && now !== old ? now : renew(inForce)
   }
 }
 

@@ -18,7 +18,13 @@ afterEach(() => fs.rmSync(folder, { recursive: true, force: true }))
 /** A worker that has the folder `/work` and lists these paths, each with the content `evil`. */
 function lying(paths: readonly string[], mode = 0o644): Files {
   const stat: WorkerClient['stat'] = (each) =>
-    Promise.resolve({ path: each === 'all' ? '/work' : each, size: 4, kind: each === 'all' ? 'directory' : 'file', mode, modifiedMs: 0 })
+    Promise.resolve({
+      path: each === 'all' ? '/work' : each,
+      size: 4,
+      kind: each === 'all' ? 'directory' : 'file',
+      mode,
+      modifiedMs: 0,
+    })
   return {
     stat,
     listFiles: () => Promise.resolve(paths.map((each) => ({ path: each, size: 4 }))),
@@ -34,14 +40,21 @@ const FAILED = { code: 'SALLYPORT_SANDBOX_FILE_FAILED' }
 const out = (): string => path.join(folder, 'out')
 
 describe('copying out', () => {
-  test.each(['/work/../escape', '/work/a/../../escape', '/elsewhere/file', '/workshop/file', '/work//file', '/work/./file', '/work', '/work/a\0b', '/work/\ud800'])(
-    'a list with %o is refused',
-    async (each) => {
-      await expect(copyOut(lying([each]), 'all', out())).rejects.toMatchObject(FAILED)
-      expect(fs.readdirSync(out())).toEqual([])
-      expect(fs.readdirSync(folder)).toEqual(['out'])
-    },
-  )
+  test.each([
+    '/work/../escape',
+    '/work/a/../../escape',
+    '/elsewhere/file',
+    '/workshop/file',
+    '/work//file',
+    '/work/./file',
+    '/work',
+    '/work/a\0b',
+    '/work/\ud800',
+  ])('a list with %o is refused', async (each) => {
+    await expect(copyOut(lying([each]), 'all', out())).rejects.toMatchObject(FAILED)
+    expect(fs.readdirSync(out())).toEqual([])
+    expect(fs.readdirSync(folder)).toEqual(['out'])
+  })
 
   test('no link that is on the host already is followed, neither as a file nor as a folder', async () => {
     const secret = path.join(folder, 'secret')

@@ -18,7 +18,7 @@ beforeEach(() => {
 })
 
 afterEach(async () => {
-  await provider[Symbol.asyncDispose]().catch(() => undefined)
+  await Promise.resolve(provider[Symbol.asyncDispose]()).catch(() => undefined)
   fs.rmSync(root, { recursive: true, force: true })
 })
 
@@ -181,7 +181,7 @@ describe('what a sandbox is started with', () => {
 
   test('the way to the gateway without credentials, and the caller’s variables over it', async () => {
     await provider.create({ env: { NODE_OPTIONS: '--no-warnings', http_proxy: 'mine', JAVA_TOOL_OPTIONS: '-Xmx1g' } })
-    const { env } = backend.requests[0] ?? { env: {} }
+    const env: Readonly<Record<string, string>> = backend.requests[0]?.env ?? {}
     expect(env).toMatchObject({
       HTTP_PROXY: 'http://127.0.0.1:3128',
       NO_PROXY: 'localhost,127.0.0.1,::1',

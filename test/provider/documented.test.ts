@@ -10,12 +10,18 @@ import { describeNeeding } from './needs.ts'
 
 const ROOT = path.join(import.meta.dirname, '../..')
 const page = fs.readFileSync(path.join(ROOT, 'docs/provider.md'), 'utf8')
-const examples = [...page.matchAll(/^```ts\n([\s\S]*?)^```\n(?:\n```text\n([\s\S]*?)^```)?/gm)].map(([, code = '', output], index) => ({
-  file: `example-${index}.ts`,
-  // As whoever installed the package writes it; here it is the sources.
-  code: code.replaceAll(/'sallyport(\/provider\/conformance)?'/g, (_all, conformance: string | undefined) => JSON.stringify(path.join(ROOT, conformance === undefined ? 'provider/index.ts' : 'provider/conformance/index.ts'))),
-  output,
-}))
+const examples = [...page.matchAll(/^```ts\n([\s\S]*?)^```\n(?:\n```text\n([\s\S]*?)^```)?/gm)].map(
+  ([, code = '', output], index) => ({
+    file: `example-${index}.ts`,
+    // As whoever installed the package writes it; here it is the sources.
+    code: code.replaceAll(/'sallyport(\/provider\/conformance)?'/g, (_all, conformance: string | undefined) =>
+      JSON.stringify(
+        path.join(ROOT, conformance === undefined ? 'provider/index.ts' : 'provider/conformance/index.ts'),
+      ),
+    ),
+    output,
+  }),
+)
 
 let folder: string
 beforeAll(() => {
@@ -26,15 +32,28 @@ beforeAll(() => {
 afterAll(() => fs.rmSync(folder, { recursive: true, force: true }))
 
 test('they typecheck', { timeout: 180_000 }, () => {
-  const { config } = ts.readConfigFile(path.join(ROOT, 'tsconfig.json'), (file) => ts.sys.readFile(file)) as { config: { compilerOptions: object } }
-  const { options } = ts.convertCompilerOptionsFromJson({ ...config.compilerOptions, typeRoots: [path.join(ROOT, 'node_modules/@types')], noPropertyAccessFromIndexSignature: false, rewriteRelativeImportExtensions: false }, ROOT)
+  const { config } = ts.readConfigFile(path.join(ROOT, 'tsconfig.json'), (file) => ts.sys.readFile(file)) as {
+    config: { compilerOptions: object }
+  }
+  const { options } = ts.convertCompilerOptionsFromJson(
+    {
+      ...config.compilerOptions,
+      typeRoots: [path.join(ROOT, 'node_modules/@types')],
+      noPropertyAccessFromIndexSignature: false,
+      rewriteRelativeImportExtensions: false,
+    },
+    ROOT,
+  )
   const program = ts.createProgram(examples.map(({ file }) => path.join(folder, file)), options) // prettier-ignore
   const faults = examples
     .flatMap(({ file }) => {
       const source = program.getSourceFile(path.join(folder, file))
       return [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)]
     })
-    .map(({ messageText, file }) => `${path.basename(file?.fileName ?? '')}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`)
+    .map(
+      ({ messageText, file }) =>
+        `${path.basename(file?.fileName ?? '')}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`,
+    )
   expect(faults).toEqual([])
 })
 
@@ -45,9 +64,13 @@ describeNeeding(['bubblewrap', 'curl'], 'what they print', () => {
     expect(printing.length).toBeGreaterThanOrEqual(5)
   })
 
-  test.each(printing.map(({ file, output }) => [file, output] as const))('%s', { timeout: 120_000 }, async (file, output) => {
-    const env = { PATH: process.env['PATH'], HOME: process.env['HOME'], XDG_RUNTIME_DIR: folder }
-    const { stdout } = await promisify(execFile)(process.execPath, [path.join(folder, file)], { env })
-    expect(stdout).toBe(output)
-  })
+  test.each(printing.map(({ file, output }) => [file, output] as const))(
+    '%s',
+    { timeout: 120_000 },
+    async (file, output) => {
+      const env = { PATH: process.env['PATH'], HOME: process.env['HOME'], XDG_RUNTIME_DIR: folder }
+      const { stdout } = await promisify(execFile)(process.execPath, [path.join(folder, file)], { env })
+      expect(stdout).toBe(output)
+    },
+  )
 })

@@ -74,6 +74,10 @@ export function fakeBackend(
           socket.once('connect', () => resolve(socket)).once('error', reject)
         }),
       ended,
+      answered: () => {
+        log.push(`answered after ${asked.length} requests`)
+        return Promise.resolve()
+      },
       stop: () =>
         (stopping ??= (async () => {
           log.push(
@@ -132,41 +136,45 @@ export function fakeBackend(
   }
 }
 
+/** Status and body by route; undefined: no answer, or one that does not end. */
+type Answer = readonly [status: number, body: string] | undefined
+
 function fakeWorker(troubles: FakeTroubles, asked: { route: string; body: string }[]): http.Server {
   return http.createServer((request, response) => {
     const pieces: Buffer[] = []
     request.on('data', (piece: Buffer) => pieces.push(piece))
     request.on('end', () => {
       const route = `${request.method ?? ''} ${(request.url ?? '').split('?')[0] ?? ''}`
-      asked.push({ route, body: Buffer.concat(pieces).toString() })
-      const reply = (status: number, body: unknown): void => {
-        response.writeHead(status, { 'content-type': 'application/json' })
-        response.end(JSON.stringify(body))
-      }
-      const refuse = (): void => reply(500, { error: { code: 'internal', message: 'no' } })
-      if (route === 'GET /healthz') {
-        if (troubles.health === 'refused') return refuse()
-        if (troubles.health === 'never') return
-        return reply(200, { status: 'ok', protocol: 1, pid: 1, node: 'v1', rootDir: '/work', running: 0, uptimeMs: 1 })
-      }
-      if (route === 'POST /configure') return troubles.configure === false ? refuse() : reply(200, {})
-      if (route === 'POST /probe') {
-        const {
-          tcp = 'ENETUNREACH',
-          udp = 'ENETUNREACH',
-          gateway = { status: 403, reason: 'host_not_allowed' },
-        } = troubles.probe ?? {}
-        const probe = JSON.parse(asked.at(-1)?.body ?? '') as { tcp: unknown[]; udp: unknown[] }
-        return reply(200, { tcp: probe.tcp.map(() => tcp), udp: probe.udp.map(() => udp), gateway })
-      }
-      if (route === 'POST /execute') {
-        // Its end comes with the connection's.
-        if (asked.at(-1)?.body.includes('hang') === true) return void response.writeHead(200).flushHeaders()
-        return response
-          .writeHead(200)
-          .end(`${JSON.stringify({ type: 'result', exitCode: 7, timedOut: false, durationMs: 1 })}\n`)
-      }
-      return refuse()
+      const body = Buffer.concat(pieces).toString()
+      asked.push({ route, body })
+      const answer = answerTo(troubles, route, body)
+      if (answer !== undefined) response.writeHead(answer[0], { 'content-type': 'application/json' }).end(answer[1])
+      else if (route === 'POST /execute') response.writeHead(200).flushHeaders()
     })
   })
+}
+
+function answerTo(troubles: FakeTroubles, route: string, body: string): Answer {
+  const refused: Answer = [500, JSON.stringify({ error: { code: 'internal', message: 'no' } })]
+  switch (route) {
+    case 'GET /healthz': {
+      const health = { status: 'ok', protocol: 1, pid: 1, node: 'v1', rootDir: '/work', running: 0, uptimeMs: 1 }
+      if (troubles.health === 'never') return undefined
+      return troubles.health === 'refused' ? refused : [200, JSON.stringify(health)]
+    }
+    case 'POST /configure':
+      return troubles.configure === false ? refused : [200, '{}']
+    case 'POST /probe': {
+      const granted = { tcp: 'ENETUNREACH', udp: 'ENETUNREACH', gateway: { status: 403, reason: 'host_not_allowed' } }
+      const { tcp, udp, gateway } = { ...granted, ...troubles.probe }
+      const probe = JSON.parse(body) as { tcp: unknown[]; udp: unknown[] }
+      return [200, JSON.stringify({ tcp: probe.tcp.map(() => tcp), udp: probe.udp.map(() => udp), gateway })]
+    }
+    case 'POST /execute':
+      // Its end comes with the connection's.
+      if (body.includes('hang')) return undefined
+      return [200, `${JSON.stringify({ type: 'result', exitCode: 7, timedOut: false, durationMs: 1 })}\n`]
+    default:
+      return refused
+  }
 }

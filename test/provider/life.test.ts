@@ -20,7 +20,7 @@ beforeEach(() => {
 
 afterEach(async () => {
   Reflect.deleteProperty(backend.troubles, 'stop')
-  await provider[Symbol.asyncDispose]().catch(() => undefined)
+  await Promise.resolve(provider[Symbol.asyncDispose]()).catch(() => undefined)
   fs.rmSync(root, { recursive: true, force: true })
 })
 
@@ -38,7 +38,7 @@ describe('destroy', () => {
   test('closes the way out first, ends the sandbox, and leaves nothing', async () => {
     const sandbox = await provider.create()
     await sandbox.destroy()
-    expect(backend.log).toEqual(['start', 'stop after its way out was closed'])
+    expect(backend.log).toEqual(['start', 'answered after 1 requests', 'stop after its way out was closed'])
     expect({ status: sandbox.status, platform: [...backend.platform], folders: folders() }).toEqual({
       status: 'destroyed',
       platform: [],
@@ -227,7 +227,7 @@ describe('list and reap', () => {
     ],
     ['that is past its end', (id: string) => edit(id, { expiresAtMs: Date.now() - 1 })],
     ['that is too old', (id: string) => edit(id, { createdAtMs: Date.now() - 61_000 })],
-  ])('one %s goes, with all that is left of it', async (_name, prepare) => {
+  ])('one %s goes, with all that is left of it', async (_name, prepare: (id: string) => unknown) => {
     const sandbox = await provider.create()
     const young = await provider.create()
     await prepare(sandbox.id)

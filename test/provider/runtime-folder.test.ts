@@ -44,7 +44,14 @@ describe('ids', () => {
     for (const id of ids) expect(isSandboxId(id)).toBe(true)
   })
 
-  test.each(['', 'sbx_', 'sbx_../../../../../x', 'sbx_AAAAAAAAAAAAAAAA', 'sbx_aaaaaaaaaaaaaaaa/x', 'sbx_aaaaaaaaaaaaaaaa\n'])('%o is none', (text) => {
+  test.each([
+    '',
+    'sbx_',
+    'sbx_../../../../../x',
+    'sbx_AAAAAAAAAAAAAAAA',
+    'sbx_aaaaaaaaaaaaaaaa/x',
+    'sbx_aaaaaaaaaaaaaaaa\n',
+  ])('%o is none', (text) => {
     expect(isSandboxId(text)).toBe(false)
   })
 
@@ -80,9 +87,19 @@ describe('the root', () => {
 
   test.each([
     ['a link to somewhere', (target: string) => fs.symlinkSync(root, target)],
-    ['a folder that others may look into', (target: string) => (fs.mkdirSync(target), fs.chmodSync(target, 0o750))],
+    ['a folder that others may look into', (target: string) => fs.mkdirSync(target, { mode: 0o750 })],
     ['a file', (target: string) => fs.writeFileSync(target, '')],
-    ...(os.userInfo().uid === 0 ? [['a folder of somebody else', (target: string) => (fs.mkdirSync(target, { mode: 0o700 }), fs.chownSync(target, 65_534, 65_534))] as const] : []),
+    ...(os.userInfo().uid === 0
+      ? [
+          [
+            'a folder of somebody else',
+            (target: string) => {
+              fs.mkdirSync(target, { mode: 0o700 })
+              fs.chownSync(target, 65_534, 65_534)
+            },
+          ] as const,
+        ]
+      : []),
   ] as const)('%s is refused', async (_name, prepare) => {
     const target = path.join(root, 'target')
     prepare(target)
@@ -95,7 +112,9 @@ describe('the folder of a sandbox', () => {
     const own = meta()
     const paths = await makeRuntimeFolder(root, own, 'the bearer')
     const mode = (file: string): number => fs.statSync(file).mode & 0o777
-    expect([mode(paths.folder), mode(paths.workerToken), mode(paths.control), mode(paths.egress)]).toEqual([0o700, 0o600, 0o700, 0o755])
+    expect([mode(paths.folder), mode(paths.workerToken), mode(paths.control), mode(paths.egress)]).toEqual([
+      0o700, 0o600, 0o700, 0o755,
+    ])
     expect(fs.readFileSync(path.join(paths.folder, 'meta.json'), 'utf8')).not.toContain('the bearer')
     expect(await readMeta(root, own.id)).toEqual(own)
   })

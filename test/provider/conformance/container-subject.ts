@@ -20,9 +20,14 @@ export async function containerSubject(
     node: command,
     probe: compileProbe(folder, ['-static']),
     leftovers: async (id) => {
-      const [containers, networks] = await Promise.all([daemon.docker.listContainers({ all: true }), daemon.docker.listNetworks()])
+      const [containers, networks] = await Promise.all([
+        daemon.docker.listContainers({ all: true }),
+        daemon.docker.listNetworks(),
+      ])
       return [
-        ...containers.filter((each) => JSON.stringify(each).includes(id)).map(({ Names }) => `container ${Names.join(' ')}`),
+        ...containers
+          .filter((each) => JSON.stringify(each).includes(id))
+          .map(({ Names }) => `container ${Names.join(' ')}`),
         ...networks.filter((each) => JSON.stringify(each).includes(id)).map(({ Name }) => `network ${Name}`),
       ]
     },

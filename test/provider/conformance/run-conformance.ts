@@ -6,7 +6,12 @@ import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, test, type TestContext } from 'vitest'
-import { type Bench, conformanceAreas, type ConformanceSubject, openBench } from '../../../provider/conformance/index.ts'
+import {
+  type Bench,
+  conformanceAreas,
+  type ConformanceSubject,
+  openBench,
+} from '../../../provider/conformance/index.ts'
 import { type BackendConfig, createSandboxProvider } from '../../../provider/index.ts'
 
 /** One of our backends. */
@@ -26,10 +31,7 @@ const CHECK_TIMEOUT_MS = 180_000
  * Declares a test for each check. `prepare` runs before all of them; what it returns as `done` runs after. Of a check in `known` the very opposite is
  * tested: that it sees what the backend leaves open, though it would be skipped.
  */
-export function runConformance(
-  prepare: () => OwnSubject | Promise<OwnSubject>,
-  known: readonly string[] = [],
-): void {
+export function runConformance(prepare: () => OwnSubject | Promise<OwnSubject>, known: readonly string[] = []): void {
   let bench: Bench
   let finish: () => Promise<void>
 
@@ -42,7 +44,11 @@ export function runConformance(
       runtimeRoot,
       node,
       ...(probe !== undefined && { probe }),
-      leftovers: async (id) => [...(fs.existsSync(path.join(runtimeRoot, id)) ? [`runtime folder of ${id}`] : []), ...processesOf(id), ...((await leftovers?.(id)) ?? [])],
+      leftovers: async (id) => [
+        ...(fs.existsSync(path.join(runtimeRoot, id)) ? [`runtime folder of ${id}`] : []),
+        ...processesOf(id),
+        ...((await leftovers?.(id)) ?? []),
+      ],
       abandon: () => abandonSandbox(config, runtimeRoot),
     }
     bench = await openBench(subject)
@@ -89,7 +95,11 @@ function processesOf(id: string): readonly string[] {
 }
 
 async function abandonSandbox(config: BackendConfig, runtimeRoot: string): Promise<string> {
-  const child = spawn(process.execPath, [path.join(import.meta.dirname, 'abandon.ts'), JSON.stringify({ config, runtimeRoot })], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(
+    process.execPath,
+    [path.join(import.meta.dirname, 'abandon.ts'), JSON.stringify({ config, runtimeRoot })],
+    { stdio: ['ignore', 'pipe', 'inherit'] },
+  )
   const [line] = (await once(child.stdout, 'data')) as [Buffer]
   const exited = once(child, 'exit')
   child.kill('SIGKILL')

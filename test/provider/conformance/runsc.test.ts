@@ -2,8 +2,17 @@ import { describeNeeding } from '../needs.ts'
 import { containerSubject } from './container-subject.ts'
 import { runConformance } from './run-conformance.ts'
 
-const RUNTIMES = { runsc: { path: '/usr/bin/runsc', runtimeArgs: ['--network=none', '--platform=ptrace', '--host-uds=open', '--ignore-cgroups'] } }
+const RUNTIMES = {
+  runsc: {
+    path: '/usr/bin/runsc',
+    runtimeArgs: ['--network=none', '--platform=ptrace', '--host-uds=open', '--ignore-cgroups'],
+  },
+}
 
-describeNeeding(['root', 'namespaces', 'docker', 'busybox', 'gcc', 'runsc'], 'the runsc backend keeps its promises', () => {
-  runConformance(() => containerSubject({ runtime: 'runsc' }, RUNTIMES))
-})
+describeNeeding(
+  ['root', 'namespaces', 'docker', 'busybox', 'gcc', 'runsc'],
+  'the runsc backend keeps its promises',
+  () => {
+    runConformance(() => containerSubject({ runtime: 'runsc' }, RUNTIMES))
+  },
+)

@@ -4,7 +4,11 @@ import net from 'node:net'
 import type { AddressInfo } from 'node:net'
 
 /** An origin on loopback that says who asked it for what; `headers` are those of the last request. */
-export async function startOrigin(): Promise<{ readonly port: number; readonly headers: () => http.IncomingHttpHeaders; readonly close: () => Promise<void> }> {
+export async function startOrigin(): Promise<{
+  readonly port: number
+  readonly headers: () => http.IncomingHttpHeaders
+  readonly close: () => Promise<void>
+}> {
   let last: http.IncomingHttpHeaders = {}
   const server = http.createServer((request, response) => {
     last = request.headers

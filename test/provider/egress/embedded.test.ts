@@ -25,12 +25,19 @@ afterEach(async () => {
 
 function make(config: EmbeddedGatewayOptions['config'] = {}): Egress {
   const network = { allowPrivate: ['127.0.0.0/8'], hosts: { 'a.example': ['127.0.0.1'], 'b.example': ['127.0.0.1'] } }
-  return embeddedEgress(root, { config: { network, log: { level: 'silent' }, ...config }, machineSets: { sets: { npm: [], apt: [] }, notes: [] } })
+  return embeddedEgress(root, {
+    config: { network, log: { level: 'silent' }, ...config },
+    machineSets: { sets: { npm: [], apt: [] }, notes: [] },
+  })
 }
 
 const socket = (name = 'g.sock'): string => path.join(root, name)
-const open = (policy: EgressPolicy, name?: string, tenant?: string): Promise<EgressLink> => egress.open({ sandbox: 'sbx_1', tenant, policy, socketPath: socket(name) })
-const allow = (...hosts: string[]): EgressPolicy => ({ kind: 'static', allowedHosts: hosts.map((host) => `${host}:${origin.port}`) })
+const open = (policy: EgressPolicy, name?: string, tenant?: string): Promise<EgressLink> =>
+  egress.open({ sandbox: 'sbx_1', tenant, policy, socketPath: socket(name) })
+const allow = (...hosts: string[]): EgressPolicy => ({
+  kind: 'static',
+  allowedHosts: hosts.map((host) => `${host}:${origin.port}`),
+})
 const ask = (host: string, name?: string): Promise<string> => connectAnswer(socket(name), `${host}:${origin.port}`)
 
 describe('the gateway inside the process', () => {
@@ -43,7 +50,14 @@ describe('the gateway inside the process', () => {
   test('keeps the policies of sandboxes apart', async () => {
     await open(allow('a.example'), 'a.sock')
     await open(allow('b.example'), 'b.sock')
-    expect(await Promise.all([ask('a.example', 'a.sock'), ask('b.example', 'a.sock'), ask('a.example', 'b.sock'), ask('b.example', 'b.sock')])).toEqual(
+    expect(
+      await Promise.all([
+        ask('a.example', 'a.sock'),
+        ask('b.example', 'a.sock'),
+        ask('a.example', 'b.sock'),
+        ask('b.example', 'b.sock'),
+      ]),
+    ).toEqual(
       ['200', '403', '403', '200'].map((status) => expect.stringMatching(new RegExp(`^HTTP/1.1 ${status}`)) as unknown),
     )
   })
@@ -62,7 +76,9 @@ describe('the gateway inside the process', () => {
 
   test('another policy: the next connection obeys, and the open one that it does not allow is cut within a second', async () => {
     const link = await open(allow('a.example', 'b.example'))
-    const [kept, cut] = ['a.example', 'b.example'].map((host) => new Client(socket()).send(`CONNECT ${host}:${origin.port} HTTP/1.1\r\n\r\n`))
+    const [kept, cut] = ['a.example', 'b.example'].map((host) =>
+      new Client(socket()).send(`CONNECT ${host}:${origin.port} HTTP/1.1\r\n\r\n`),
+    )
     await Promise.all([kept?.until(/\r\n\r\n/), cut?.until(/\r\n\r\n/)])
     const startedMs = performance.now()
     await link.setPolicy(allow('a.example'))
@@ -76,7 +92,9 @@ describe('the gateway inside the process', () => {
 
   test('a policy with faults changes nothing', async () => {
     const link = await open(allow('a.example'))
-    await expect(link.setPolicy({ kind: 'static', allowedHosts: ['*.com'] })).rejects.toMatchObject({ code: 'SALLYPORT_POLICY_INVALID' })
+    await expect(link.setPolicy({ kind: 'static', allowedHosts: ['*.com'] })).rejects.toMatchObject({
+      code: 'SALLYPORT_POLICY_INVALID',
+    })
     expect(await ask('a.example')).toMatch(/^HTTP\/1\.1 200/)
   })
 
@@ -108,7 +126,9 @@ describe('the gateway inside the process', () => {
   })
 
   test('a configuration that can not be used is refused before anything starts', () => {
-    expect(() => make({ limits: { tunnels: 0 } })).toThrow(expect.objectContaining({ code: 'SALLYPORT_CONFIG_INVALID' }) as Error)
+    expect(() => make({ limits: { tunnels: 0 } })).toThrow(
+      expect.objectContaining({ code: 'SALLYPORT_CONFIG_INVALID' }) as Error,
+    )
     expect(fs.readdirSync(root)).toEqual([])
   })
 })
@@ -130,7 +150,9 @@ describe('a resolver', () => {
 
   test('that throws for another policy leaves the old one', async () => {
     const link = await open(allow('a.example'))
-    await expect(link.setPolicy({ kind: 'resolver', resolve: () => Promise.reject(new Error('down')) })).rejects.toThrow('down')
+    await expect(
+      link.setPolicy({ kind: 'resolver', resolve: () => Promise.reject(new Error('down')) }),
+    ).rejects.toThrow('down')
     expect(await ask('a.example')).toMatch(/^HTTP\/1\.1 200/)
   })
 })

@@ -23,7 +23,10 @@ beforeEach(async () => {
   origin = await startOrigin()
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const kid = 'host-1'
-  fs.writeFileSync(path.join(root, 'jwks.json'), JSON.stringify({ keys: [{ ...publicKey.export({ format: 'jwk' }), kid, alg: 'ES256', use: 'sig' }] }))
+  fs.writeFileSync(
+    path.join(root, 'jwks.json'),
+    JSON.stringify({ keys: [{ ...publicKey.export({ format: 'jwk' }), kid, alg: 'ES256', use: 'sig' }] }),
+  )
   const parsed = parseConfig(
     {
       listen: { proxy: '127.0.0.1:0', admin: 'off' },
@@ -53,8 +56,12 @@ afterEach(async () => {
 })
 
 const socket = (): string => path.join(root, 'g.sock')
-const allow = (...hosts: string[]): EgressPolicy => ({ kind: 'static', allowedHosts: hosts.map((host) => `${host}:${origin.port}`) })
-const open = async (policy: EgressPolicy): Promise<EgressLink> => (link = await egress.open({ sandbox: 'sbx_1', tenant: undefined, policy, socketPath: socket() }))
+const allow = (...hosts: string[]): EgressPolicy => ({
+  kind: 'static',
+  allowedHosts: hosts.map((host) => `${host}:${origin.port}`),
+})
+const open = async (policy: EgressPolicy): Promise<EgressLink> =>
+  (link = await egress.open({ sandbox: 'sbx_1', tenant: undefined, policy, socketPath: socket() }))
 const ask = (host: string): Promise<string> => connectAnswer(socket(), `${host}:${origin.port}`)
 const audit = (): Record<string, unknown>[] => {
   const folder = path.join(root, 'state', 'audit')
@@ -93,7 +100,9 @@ describe('a gateway elsewhere', () => {
     await open(allow('a.example'))
     const client = new Client(socket())
     for (const body of ['one', 'three']) {
-      client.send(`POST http://a.example:${origin.port}/p HTTP/1.1\r\nHost: a.example:${origin.port}\r\nContent-Length: ${body.length}\r\n\r\n${body}`)
+      client.send(
+        `POST http://a.example:${origin.port}/p HTTP/1.1\r\nHost: a.example:${origin.port}\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+      )
       await client.until(new RegExp(`${body}\\r\\n0\\r\\n\\r\\n$|${body}$`))
     }
     expect(client.text.match(/x-origin: yes/g)).toHaveLength(2)
@@ -104,7 +113,9 @@ describe('a gateway elsewhere', () => {
 
   test('the token goes to the gateway alone: not to the origin, not into the sandbox', async () => {
     await open(allow('a.example'))
-    const client = new Client(socket()).send(`GET http://a.example:${origin.port}/ HTTP/1.1\r\nHost: a.example:${origin.port}\r\nProxy-Authorization: Bearer mine\r\nConnection: close\r\n\r\n`)
+    const client = new Client(socket()).send(
+      `GET http://a.example:${origin.port}/ HTTP/1.1\r\nHost: a.example:${origin.port}\r\nProxy-Authorization: Bearer mine\r\nConnection: close\r\n\r\n`,
+    )
     await client.untilClosed()
     expect(JSON.stringify(origin.headers())).not.toMatch(/eyJ|mine|proxy-authorization/i)
     expect(client.text + (await ask('a.example')) + (await ask('b.example'))).not.toContain('eyJ')
@@ -112,7 +123,9 @@ describe('a gateway elsewhere', () => {
 
   test('a sandbox can not name another identity', async () => {
     await open(allow('a.example'))
-    const client = new Client(socket()).send(`CONNECT b.example:${origin.port} HTTP/1.1\r\nHost: b\r\nProxy-Authorization: Bearer other\r\n\r\n`)
+    const client = new Client(socket()).send(
+      `CONNECT b.example:${origin.port} HTTP/1.1\r\nHost: b\r\nProxy-Authorization: Bearer other\r\n\r\n`,
+    )
     expect(await client.until(/\r\n\r\n/)).toContain('403')
     client.socket.destroy()
   })
@@ -137,7 +150,9 @@ describe('a gateway elsewhere', () => {
   })
 
   test('a policy that no token can hold fails at once', async () => {
-    await expect(open({ kind: 'static', allowedHosts: ['*.com'] })).rejects.toMatchObject({ code: 'SALLYPORT_POLICY_INVALID' })
+    await expect(open({ kind: 'static', allowedHosts: ['*.com'] })).rejects.toMatchObject({
+      code: 'SALLYPORT_POLICY_INVALID',
+    })
     expect(fs.existsSync(socket())).toBe(false)
   })
 
@@ -186,6 +201,11 @@ describe('a gateway elsewhere', () => {
   })
 
   test('a key that is none is refused without a word of it', () => {
-    expect(() => remoteEgress({ url: 'http://127.0.0.1:1', issuer: 'i', issuerKey: 'hush' })).toThrow(expect.objectContaining({ code: 'SALLYPORT_KEY_UNREADABLE', message: expect.not.stringContaining('hush') as string }) as Error)
+    expect(() => remoteEgress({ url: 'http://127.0.0.1:1', issuer: 'i', issuerKey: 'hush' })).toThrow(
+      expect.objectContaining({
+        code: 'SALLYPORT_KEY_UNREADABLE',
+        message: expect.not.stringContaining('hush') as string,
+      }) as Error,
+    )
   })
 })
