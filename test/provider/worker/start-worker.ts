@@ -8,6 +8,7 @@ import os from 'node:os'
 import path from 'node:path'
 import { createWorkerClient, type WorkerClient } from '../../../provider/worker-client.ts'
 import { workerFile } from '../../../provider/worker-file.ts'
+import { killTree } from '../../../provider/worker/process-tree.ts'
 import type { WorkerSettings } from '../../../provider/worker/settings.ts'
 
 export interface StartedWorker extends AsyncDisposable {
@@ -75,6 +76,8 @@ export async function startWorker({ wrapper = [], silenceMs, ...settings }: Star
       const timer = setTimeout(() => child.kill('SIGKILL'), 10_000)
       await gone
       clearTimeout(timer)
+      // What a worker leaves that was killed; without a namespace nothing else ends it.
+      if (wrapper.length === 0) killTree(undefined, `${child.pid!}-`)
       fs.rmSync(folder, { recursive: true, force: true })
     },
   }
