@@ -13,16 +13,21 @@ import { createWorkerClient } from './worker-client.ts'
  * was the other process's own code can't be had, and becomes `deny-all` until `setEgress` says otherwise.
  * @throws SandboxError `SALLYPORT_SANDBOX_NOT_FOUND`; `SALLYPORT_SANDBOX_CONNECTION_LOST` when its worker does not answer
  */
-export async function attachSandbox(workshop: Workshop, id: string): Promise<MadeSandbox & { readonly isOwn: boolean }> {
+export async function attachSandbox(
+  workshop: Workshop,
+  id: string,
+): Promise<MadeSandbox & { readonly isOwn: boolean }> {
   const { backend, runtimeRoot, connectWorker = createWorkerClient } = workshop
   const meta = await readMeta(runtimeRoot, id)
-  if (meta?.backend !== backend.name) throw notFound(`there is no sandbox \`${id.slice(0, 64)}\` of the backend \`${backend.name}\``)
+  if (meta?.backend !== backend.name)
+    throw notFound(`there is no sandbox \`${id.slice(0, 64)}\` of the backend \`${backend.name}\``)
   const started = await backend.attach(id)
   if (started === undefined) throw notFound(`the sandbox \`${id}\` has ended; \`reap\` removes what is left of it`)
   const client = connectWorker({ connect: started.connect, token: await readWorkerToken(runtimeRoot, id) })
   await client.health()
   const isOrphan = (await stateOfOwner(meta.owner)) === 'gone'
-  if (!isOrphan || !(await claim(runtimeRoot, meta))) return { meta, started, client, link: foreignLink(runtimeRoot, id), isOwn: false }
+  if (!isOrphan || !(await claim(runtimeRoot, meta)))
+    return { meta, started, client, link: foreignLink(runtimeRoot, id), isOwn: false }
   try {
     return { ...(await adopt(workshop, meta)), started, client, isOwn: true }
   } catch (error) {
@@ -31,7 +36,10 @@ export async function attachSandbox(workshop: Workshop, id: string): Promise<Mad
   }
 }
 
-async function adopt({ egress, runtimeRoot }: Workshop, meta: SandboxMeta): Promise<Pick<MadeSandbox, 'meta' | 'link'>> {
+async function adopt(
+  { egress, runtimeRoot }: Workshop,
+  meta: SandboxMeta,
+): Promise<Pick<MadeSandbox, 'meta' | 'link'>> {
   const policy: EgressPolicy = meta.egress ?? { kind: 'deny-all' }
   const { id, tenant } = meta
   const link = await egress.open({ sandbox: id, tenant, policy, socketPath: pathsOf(runtimeRoot, id).gatewaySocket })
@@ -49,7 +57,12 @@ async function adopt({ egress, runtimeRoot }: Workshop, meta: SandboxMeta): Prom
 function foreignLink(runtimeRoot: string, id: string): EgressLink {
   return {
     setPolicy: () =>
-      Promise.reject(new SandboxError('SALLYPORT_SANDBOX_NOT_SUPPORTED', `the way out of \`${id}\` is with the process that made it; only there its policy can be changed`)),
+      Promise.reject(
+        new SandboxError(
+          'SALLYPORT_SANDBOX_NOT_SUPPORTED',
+          `the way out of \`${id}\` is with the process that made it; only there its policy can be changed`,
+        ),
+      ),
     close: () => rm(pathsOf(runtimeRoot, id).gatewaySocket, { force: true }),
   }
 }

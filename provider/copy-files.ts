@@ -25,7 +25,9 @@ export async function copyIn(files: Files, hostPath: string, target: string): Pr
 
 async function copyFolderIn(files: Files, folder: Buffer, root: string, target: string): Promise<void> {
   await files.mkdir(target)
-  const entries = await failingAsSandbox('read a folder', () => readdir(folder, { withFileTypes: true, encoding: 'buffer' }))
+  const entries = await failingAsSandbox('read a folder', () =>
+    readdir(folder, { withFileTypes: true, encoding: 'buffer' }),
+  )
   for (const entry of entries) {
     const from = Buffer.concat([folder, Buffer.from('/'), entry.name])
     const to = `${target}/${pathText(entry.name.toString('latin1'))}`
@@ -33,7 +35,11 @@ async function copyFolderIn(files: Files, folder: Buffer, root: string, target: 
     else if (entry.isFile()) await copyFileIn(files, from, to)
     else if (entry.isSymbolicLink()) {
       const real = await realpath(from, { encoding: 'buffer' }).catch(() => undefined)
-      if (real?.toString('latin1').startsWith(`${Buffer.from(root).toString('latin1')}/`) === true && (await lstat(real)).isFile()) await copyFileIn(files, real, to)
+      if (
+        real?.toString('latin1').startsWith(`${Buffer.from(root).toString('latin1')}/`) === true &&
+        (await lstat(real)).isFile()
+      )
+        await copyFileIn(files, real, to)
     }
   }
 }
@@ -60,7 +66,8 @@ export async function copyOut(files: Files, source: string, hostPath: string): P
     const raw = each.startsWith(prefix) ? rawPath(each.slice(prefix.length)) : undefined
     const segments = raw?.split('/') ?? []
     // The worker is not trusted.
-    if (raw === undefined || segments.some((segment) => segment === '' || segment === '.' || segment === '..')) throw failed('the sandbox lists a file outside of the folder')
+    if (raw === undefined || segments.some((segment) => segment === '' || segment === '.' || segment === '..'))
+      throw failed('the sandbox lists a file outside of the folder')
     const target = Buffer.concat([Buffer.from(`${root}/`), Buffer.from(raw, 'latin1')])
     await makeParents(root, segments.slice(0, -1))
     await receive(files, each, target, (await files.stat(each))?.mode)
@@ -81,9 +88,14 @@ async function makeParents(root: string, segments: readonly string[]): Promise<v
 async function receive(files: Files, source: string, target: Buffer, mode: number | undefined): Promise<void> {
   await failingAsSandbox('write a file on the host', async () => {
     const present = await lstat(target).catch(() => undefined)
-    if (present !== undefined && !present.isFile()) throw failed('something that is no regular file is in the way on the host')
+    if (present !== undefined && !present.isFile())
+      throw failed('something that is no regular file is in the way on the host')
     // Not through a link that came in between.
-    const handle = await open(target, constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW, 0o644)
+    const handle = await open(
+      target,
+      constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW,
+      0o644,
+    )
     try {
       for await (const chunk of files.readFileStream(source)) await handle.writeFile(chunk)
     } finally {

@@ -13,7 +13,14 @@ import { checkLabels } from './labels.ts'
 import { liveSandbox } from './live-sandbox.ts'
 import type { SandboxProviderOptions } from './provider-options.ts'
 import { destroyForeign, isDue, reapGatewayFolders } from './reap.ts'
-import { checkRuntimeRoot, dataOf, defaultRuntimeRoot, openRuntimeRoot, removeRuntimeFolder, writeMeta } from './runtime-folder.ts'
+import {
+  checkRuntimeRoot,
+  dataOf,
+  defaultRuntimeRoot,
+  openRuntimeRoot,
+  removeRuntimeFolder,
+  writeMeta,
+} from './runtime-folder.ts'
 import type { CreateSandboxOptions, Sandbox, SandboxProvider } from './sandbox.ts'
 import { SandboxError } from './sandbox-error.ts'
 import { selectBackend } from './select-backend.ts'
@@ -28,7 +35,8 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
   const { backend, unsafeUnenforced } = selectBackend(options.backend, runtimeRoot)
   const defaultEgress = options.defaultEgress ?? { kind: 'deny-all' }
   const checkPolicy = (policy: EgressPolicy): void => {
-    if (backend.capabilities.enforcement === 'none' && policy.kind !== 'allow-all' && !unsafeUnenforced) throw unenforced(backend, policy)
+    if (backend.capabilities.enforcement === 'none' && policy.kind !== 'allow-all' && !unsafeUnenforced)
+      throw unenforced(backend, policy)
   }
   checkPolicy(defaultEgress)
   const egress = egressOf(options, runtimeRoot)
@@ -68,7 +76,8 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
     return sandbox
   }
 
-  const destroy = async (id: string): Promise<void> => live.get(id)?.sandbox.destroy() ?? destroyForeign(backend, runtimeRoot, id)
+  const destroy = async (id: string): Promise<void> =>
+    live.get(id)?.sandbox.destroy() ?? destroyForeign(backend, runtimeRoot, id)
 
   const close = async (): Promise<void> => {
     await Promise.allSettled(pending)
@@ -136,7 +145,10 @@ function egressOf({ gateway = {} }: SandboxProviderOptions, runtimeRoot: string)
 }
 
 /** @throws SandboxError `SALLYPORT_SANDBOX_NOT_SUPPORTED` for a limit that the backend does not keep; TypeError for one that is none */
-function checkOptions({ name, capabilities }: Backend, { timeoutMs, memoryLimitMb, maxProcesses, labels = {} }: CreateSandboxOptions): void {
+function checkOptions(
+  { name, capabilities }: Backend,
+  { timeoutMs, memoryLimitMb, maxProcesses, labels = {} }: CreateSandboxOptions,
+): void {
   const limits = [
     ['timeoutMs', timeoutMs, capabilities.timeToLive],
     ['memoryLimitMb', memoryLimitMb, capabilities.memoryLimit],
@@ -145,7 +157,11 @@ function checkOptions({ name, capabilities }: Backend, { timeoutMs, memoryLimitM
   for (const [option, value, isKept] of limits) {
     if (value === undefined) continue
     if (!Number.isSafeInteger(value) || value < 1) throw new TypeError(`\`${option}\` is a whole number, 1 or more`)
-    if (!isKept) throw new SandboxError('SALLYPORT_SANDBOX_NOT_SUPPORTED', `the backend \`${name}\` can't keep \`${option}\` on this machine; leave it out`)
+    if (!isKept)
+      throw new SandboxError(
+        'SALLYPORT_SANDBOX_NOT_SUPPORTED',
+        `the backend \`${name}\` can't keep \`${option}\` on this machine; leave it out`,
+      )
   }
   checkLabels(labels)
 }

@@ -34,9 +34,13 @@ export class Transaction {
     }
     if (failures.length === 0) return fault
     const left = failures.map(({ step }) => `\`${step}\``).join(', ')
-    return new SandboxError('SALLYPORT_SANDBOX_CREATE_FAILED', `the sandbox could not be made, and what was made at ${left} could not be taken away: ${messageOf(fault)}`, {
-      cause: new AggregateError([fault, ...failures.map(({ error }) => error)]),
-    })
+    return new SandboxError(
+      'SALLYPORT_SANDBOX_CREATE_FAILED',
+      `the sandbox could not be made, and what was made at ${left} could not be taken away: ${messageOf(fault)}`,
+      {
+        cause: new AggregateError([fault, ...failures.map(({ error }) => error)]),
+      },
+    )
   }
 }
 
