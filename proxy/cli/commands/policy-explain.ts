@@ -10,6 +10,7 @@ import {
   type LayerExplanation,
 } from '../../../policies/index.ts'
 import type { Config } from '../../config/schema.ts'
+import { parseFixedHosts } from '../../egress/fixed-hosts.ts'
 import { createResolver } from '../../egress/resolver.ts'
 import { ownListeners } from '../../listeners.ts'
 import { createPolicySource } from '../../policy/policy-source.ts'
@@ -140,9 +141,11 @@ async function findAddresses(
 ): Promise<{ readonly addresses: readonly IpAddress[] | undefined; readonly note: string | undefined }> {
   if (destination.kind === 'address') return { addresses: undefined, note: undefined }
   if (options.address !== undefined) return { addresses: options.address.map(readAddress), note: 'addresses as given' }
-  const isFixed = Object.keys(config.network.hosts).some(
-    (name) => name.toLowerCase().replace(/\.$/, '') === destination.host,
-  )
+  if (config.network.upstream?.resolve === 'upstream')
+    return { addresses: undefined, note: 'the upstream proxy resolves the name; the gateway judges no address' }
+  const hosts = parseFixedHosts(config.network.hosts)
+  if (!hosts.ok) throw new UsageError(hosts.faults.map((fault) => `network.hosts: ${fault}`).join('\n'))
+  const isFixed = hosts.value.has(destination.host)
   if (!isFixed && options.resolve !== true) {
     return {
       addresses: undefined,
@@ -150,7 +153,7 @@ async function findAddresses(
     }
   }
   const resolver = createResolver({
-    hosts: new Map(Object.entries(config.network.hosts).map(([name, addresses]) => [name, addresses.map(readAddress)])),
+    hosts: hosts.value,
     timeoutMs: config.timeouts.dnsSeconds * 1000,
     ...(config.network.resolvers === undefined ? {} : { servers: config.network.resolvers }),
   })
