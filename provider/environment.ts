@@ -8,13 +8,23 @@ import type { InsideAddress } from './backend.ts'
  *
  * @throws TypeError for a name or a value that no environment can hold
  */
-export function childEnvironment(gateway: InsideAddress, env: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
+export function childEnvironment(
+  gateway: InsideAddress,
+  env: Readonly<Record<string, string>> = {},
+): Readonly<Record<string, string>> {
   for (const [name, value] of Object.entries(env)) {
     if (name === '' || /[=\0]/.test(name)) throw new TypeError(`\`${name}\` is not the name of a variable`)
-    if (typeof value !== 'string' || value.includes('\0')) throw new TypeError(`the value of \`${name}\` is not a text without NUL`)
+    if (typeof value !== 'string' || value.includes('\0'))
+      throw new TypeError(`the value of \`${name}\` is not a text without NUL`)
   }
   const host = gateway.host.includes(':') ? `[${gateway.host}]` : gateway.host
-  const variables = clientVariables({ proxy: new URL(`http://${host}:${gateway.port}`), token: undefined, user: 'sandbox' })
-  const java = [variables['JAVA_TOOL_OPTIONS'], env['JAVA_TOOL_OPTIONS']].filter((options) => options !== undefined).join(' ')
+  const variables = clientVariables({
+    proxy: new URL(`http://${host}:${gateway.port}`),
+    token: undefined,
+    user: 'sandbox',
+  })
+  const java = [variables['JAVA_TOOL_OPTIONS'], env['JAVA_TOOL_OPTIONS']]
+    .filter((options) => options !== undefined)
+    .join(' ')
   return { ...variables, ...env, JAVA_TOOL_OPTIONS: java }
 }

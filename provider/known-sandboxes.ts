@@ -19,7 +19,11 @@ export async function knownSandboxes(backend: Backend, runtimeRoot: string): Pro
   const known = new Map<string, KnownSandbox>()
   for (const info of infos) {
     if (!isSandboxId(info.id)) continue
-    known.set(info.id, { info: { ...info, labels: callersLabels(info.labels) }, owner: await stateOfOwner(info.labels['owner']), meta: undefined })
+    known.set(info.id, {
+      info: { ...info, labels: callersLabels(info.labels) },
+      owner: await stateOfOwner(info.labels['owner']),
+      meta: undefined,
+    })
   }
   for (const meta of metas) {
     const { id, createdAtMs, expiresAtMs, labels } = meta

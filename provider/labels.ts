@@ -11,7 +11,8 @@ export function checkLabels(labels: Readonly<Record<string, string>>): void {
   const entries = Object.entries(labels)
   if (entries.length > MAX_LABELS) throw new TypeError(`a sandbox has at most ${MAX_LABELS} labels`)
   for (const [name, value] of entries) {
-    if (!/^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/.test(name)) throw new TypeError(`\`${name}\` is not the name of a label: 1 to 63 of \`a-z0-9._-\``)
+    if (!/^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$/.test(name))
+      throw new TypeError(`\`${name}\` is not the name of a label: 1 to 63 of \`a-z0-9._-\``)
     if ((OWN as readonly string[]).includes(name)) throw new TypeError(`the label \`${name}\` is the provider's own`)
     if (typeof value !== 'string' || value.length > MAX_VALUE_LENGTH || /[^\x20-\x7e]/.test(value)) {
       throw new TypeError(`the label \`${name}\` is not at most ${MAX_VALUE_LENGTH} printable ASCII characters`)

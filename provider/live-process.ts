@@ -3,7 +3,11 @@ import type { SandboxProcess } from './sandbox.ts'
 import type { WorkerClient } from './worker-client.ts'
 
 /** `alive` runs a request while the sandbox is there. */
-export function liveProcess(client: WorkerClient, id: string, alive: <T>(action: () => Promise<T>) => Promise<T>): SandboxProcess {
+export function liveProcess(
+  client: WorkerClient,
+  id: string,
+  alive: <T>(action: () => Promise<T>) => Promise<T>,
+): SandboxProcess {
   return {
     id,
     output: () => client.output(id),

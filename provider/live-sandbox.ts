@@ -36,7 +36,10 @@ export function liveSandbox(parts: LiveParts): Sandbox {
     try {
       return await action()
     } catch (error) {
-      const isOfEnd = error instanceof SandboxError ? error.code === 'SALLYPORT_SANDBOX_CONNECTION_LOST' : error instanceof Error && 'syscall' in error
+      const isOfEnd =
+        error instanceof SandboxError
+          ? error.code === 'SALLYPORT_SANDBOX_CONNECTION_LOST'
+          : error instanceof Error && 'syscall' in error
       // It changed meanwhile.
       if ((destroying as unknown) !== undefined && isOfEnd) throw destroyed(id, error)
       throw error
@@ -127,7 +130,11 @@ export function liveSandbox(parts: LiveParts): Sandbox {
 }
 
 /** @throws TypeError for what can't be asked for */
-function commandOf(command: string, args: readonly string[] | undefined, options: Omit<SandboxExecOptions, 'signal' | 'onOutput'>): WorkerCommand {
+function commandOf(
+  command: string,
+  args: readonly string[] | undefined,
+  options: Omit<SandboxExecOptions, 'signal' | 'onOutput'>,
+): WorkerCommand {
   const { cwd, env, timeout, maxOutputBytes } = options
   if (timeout !== undefined && !(Number.isSafeInteger(timeout) && timeout >= 1)) {
     throw new TypeError('`timeout` is a whole number of milliseconds, 1 or more; leave it out for none')
@@ -139,5 +146,8 @@ function commandOf(command: string, args: readonly string[] | undefined, options
 }
 
 function destroyed(id: string, cause?: unknown): SandboxError {
-  return new SandboxError('SALLYPORT_SANDBOX_DESTROYED', `the sandbox \`${id}\` is destroyed`, { cause, outcome: cause === undefined ? 'known' : 'unknown' })
+  return new SandboxError('SALLYPORT_SANDBOX_DESTROYED', `the sandbox \`${id}\` is destroyed`, {
+    cause,
+    outcome: cause === undefined ? 'known' : 'unknown',
+  })
 }

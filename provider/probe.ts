@@ -23,7 +23,11 @@ const DIRECT_TIMEOUT_MS = 500
  * @throws SandboxError `SALLYPORT_SANDBOX_EGRESS_UNENFORCED` when a direct connection can get out; `SALLYPORT_SANDBOX_CREATE_FAILED` when the gateway
  * does not answer, or not as one that knows the sandbox
  */
-export async function probeEgress(client: WorkerClient, started: StartedSandbox, { enforcement }: SandboxCapabilities): Promise<void> {
+export async function probeEgress(
+  client: WorkerClient,
+  started: StartedSandbox,
+  { enforcement }: SandboxCapabilities,
+): Promise<void> {
   const hasRoute = started.directTargets !== undefined
   const direct = enforcement === 'none' ? [] : (started.directTargets ?? NOWHERE)
   const udp = hasRoute ? [] : direct
@@ -35,19 +39,37 @@ export async function probeEgress(client: WorkerClient, started: StartedSandbox,
     timeoutMs: DIRECT_TIMEOUT_MS,
   })
   const closed = hasRoute ? FILTERED : STOPPED
-  const open = [...found('tcp', direct, report.tcp), ...found('udp', udp, report.udp)].filter(({ outcome }) => !closed.has(outcome))
+  const open = [...found('tcp', direct, report.tcp), ...found('udp', udp, report.udp)].filter(
+    ({ outcome }) => !closed.has(outcome),
+  )
   if (open.length > 0) {
-    const which = open.map(({ kind, target, outcome }) => `${kind} to ${target.host} port ${target.port}: ${outcome}`).join('; ')
-    throw new SandboxError('SALLYPORT_SANDBOX_EGRESS_UNENFORCED', `a connection that goes round the gateway is not stopped (${which})`)
+    const which = open
+      .map(({ kind, target, outcome }) => `${kind} to ${target.host} port ${target.port}: ${outcome}`)
+      .join('; ')
+    throw new SandboxError(
+      'SALLYPORT_SANDBOX_EGRESS_UNENFORCED',
+      `a connection that goes round the gateway is not stopped (${which})`,
+    )
   }
   const { gateway } = report
-  if ('error' in gateway) throw new SandboxError('SALLYPORT_SANDBOX_CREATE_FAILED', `the gateway does not answer inside the sandbox: ${gateway.error}`)
+  if ('error' in gateway)
+    throw new SandboxError(
+      'SALLYPORT_SANDBOX_CREATE_FAILED',
+      `the gateway does not answer inside the sandbox: ${gateway.error}`,
+    )
   // Anything but a policy's answer means that the gateway does not know who asks.
   if (gateway.status === 407 || gateway.reason === undefined) {
-    throw new SandboxError('SALLYPORT_SANDBOX_CREATE_FAILED', `the gateway does not serve the sandbox: ${gateway.status} ${gateway.reason ?? 'without a reason'}`)
+    throw new SandboxError(
+      'SALLYPORT_SANDBOX_CREATE_FAILED',
+      `the gateway does not serve the sandbox: ${gateway.status} ${gateway.reason ?? 'without a reason'}`,
+    )
   }
 }
 
-function found(kind: 'tcp' | 'udp', targets: readonly InsideAddress[], outcomes: readonly string[]): { kind: string; target: InsideAddress; outcome: string }[] {
+function found(
+  kind: 'tcp' | 'udp',
+  targets: readonly InsideAddress[],
+  outcomes: readonly string[],
+): { kind: string; target: InsideAddress; outcome: string }[] {
   return targets.map((target, index) => ({ kind, target, outcome: outcomes[index] ?? 'missing' }))
 }

@@ -34,6 +34,13 @@ export async function reapGatewayFolders(runtimeRoot: string, olderThanMs: numbe
 
 async function newestWrite(folder: string): Promise<number> {
   const entries = await readdir(folder, { recursive: true }).catch(() => [])
-  const times = await Promise.all(entries.map((entry) => stat(path.join(folder, entry)).then(({ mtimeMs }) => mtimeMs, () => 0)))
+  const times = await Promise.all(
+    entries.map((entry) =>
+      stat(path.join(folder, entry)).then(
+        ({ mtimeMs }) => mtimeMs,
+        () => 0,
+      ),
+    ),
+  )
   return Math.max(0, ...times)
 }

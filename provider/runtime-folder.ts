@@ -69,7 +69,9 @@ export function isSandboxId(text: string): boolean {
 /** `$XDG_RUNTIME_DIR/sallyport`, or `sallyport-UID` in `/tmp`: a folder whose path leaves room for sockets. */
 export function defaultRuntimeRoot(): string {
   const folder = process.env['XDG_RUNTIME_DIR']
-  return folder !== undefined && path.isAbsolute(folder) ? path.join(folder, 'sallyport') : `/tmp/sallyport-${os.userInfo().uid}`
+  return folder !== undefined && path.isAbsolute(folder)
+    ? path.join(folder, 'sallyport')
+    : `/tmp/sallyport-${os.userInfo().uid}`
 }
 
 /** @throws TypeError for a root that is relative, or so long that no socket fits below it */
@@ -141,7 +143,12 @@ export async function readMeta(root: string, id: string): Promise<SandboxMeta | 
 /** Of all sandboxes of a backend; none when the root is not there. */
 export async function readMetas(root: string, backend: string): Promise<readonly SandboxMeta[]> {
   const names = await readdir(root).catch(() => [])
-  const metas = await Promise.all(names.filter(isSandboxId).slice(0, MAX_SANDBOXES).map((id) => readMeta(root, id)))
+  const metas = await Promise.all(
+    names
+      .filter(isSandboxId)
+      .slice(0, MAX_SANDBOXES)
+      .map((id) => readMeta(root, id)),
+  )
   return metas.filter((meta) => meta !== undefined).filter((meta) => meta.backend === backend)
 }
 

@@ -100,8 +100,10 @@ async function abandonSandbox(config: BackendConfig, runtimeRoot: string): Promi
     [path.join(import.meta.dirname, 'abandon.ts'), JSON.stringify({ config, runtimeRoot })],
     { stdio: ['ignore', 'pipe', 'inherit'] },
   )
-  const [line] = (await once(child.stdout, 'data')) as [Buffer]
   const exited = once(child, 'exit')
+  const failed = exited.then(([code]) => Promise.reject(new Error(`the other host ended with ${String(code)}`)))
+  const [line] = (await Promise.race([once(child.stdout, 'data'), failed])) as [Buffer]
+  failed.catch(() => undefined)
   child.kill('SIGKILL')
   await exited
   return line.toString().trim()
