@@ -85,7 +85,11 @@ export interface Sandbox extends AsyncDisposable {
   readonly environment: SandboxEnvironment
   /** Runs a program with arguments (no shell, no quoting), and waits for its end. Without `argv` the command is a line for `sh -c`. */
   exec(command: string, argv?: readonly string[], options?: SandboxExecOptions): Promise<SandboxExecResult>
-  spawn(command: string, argv?: readonly string[], options?: Omit<SandboxExecOptions, 'signal' | 'onOutput'>): Promise<SandboxProcess>
+  spawn(
+    command: string,
+    argv?: readonly string[],
+    options?: Omit<SandboxExecOptions, 'signal' | 'onOutput'>,
+  ): Promise<SandboxProcess>
   attachProcess(id: string): Promise<SandboxProcess>
   writeFile(path: string, content: string | Uint8Array | AsyncIterable<Uint8Array>): Promise<void>
   readFile(path: string): Promise<Uint8Array>

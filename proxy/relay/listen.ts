@@ -6,7 +6,7 @@ import { SallyportError } from '../../policies/error.ts'
 import { closeServers, handOver, type ListenCommon, type Listener, openServer, type TlsMaterial } from './listener.ts'
 
 export type { ListenCommon, Listener, TlsMaterial } from './listener.ts'
-export { listenUnix, type ListenUnixOptions } from './listen-unix.ts'
+export { listenUnix } from './listen-unix.ts'
 
 /** A TCP port. */
 export interface ListenTcpOptions extends ListenCommon {

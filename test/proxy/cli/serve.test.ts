@@ -99,8 +99,14 @@ describe('the development set-up', () => {
   })
 
   test('without a listener of its own there is nothing to serve', async () => {
-    const { code, stderr } = await runBinary(['serve'], { cwd: folder.path, environment: { ...ON_FREE_PORTS, SALLYPORT_LISTEN_PROXY: 'off' } })
-    expect({ code, stderr }).toEqual({ code: 3, stderr: expect.stringContaining('`off` leaves no client a way in') as string })
+    const { code, stderr } = await runBinary(['serve'], {
+      cwd: folder.path,
+      environment: { ...ON_FREE_PORTS, SALLYPORT_LISTEN_PROXY: 'off' },
+    })
+    expect({ code, stderr }).toEqual({
+      code: 3,
+      stderr: expect.stringContaining('`off` leaves no client a way in') as string,
+    })
   })
 
   test('a revoked token is refused within a second', async () => {
