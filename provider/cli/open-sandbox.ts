@@ -6,10 +6,10 @@ import path from 'node:path'
 import type { NetworkRules } from '../../policies/index.ts'
 import { DEVELOPMENT_FOLDER } from '../../proxy/cli/config-file.ts'
 import type { Terminal } from '../../proxy/cli/terminal.ts'
-import type { Backend } from '../backend.ts'
 import type { MountOption } from '../backends/mounts.ts'
 import { INSIDE } from '../backends/inside.ts'
 import { createSandboxProvider } from '../create-provider.ts'
+import { Transaction } from '../create-transaction.ts'
 import { checkRuntimeRoot, defaultRuntimeRoot } from '../runtime-folder.ts'
 import type { Sandbox } from '../sandbox.ts'
 import { backendFor } from './backends.ts'
@@ -43,40 +43,21 @@ export async function openSandbox(
   { label, signal }: { readonly label: string; readonly signal?: AbortSignal },
 ): Promise<OpenSandbox> {
   const runtimeRoot = checkRuntimeRoot(defaultRuntimeRoot())
-  const cover = coverKeys(request)
-  let backend: Backend
-  let folder: string
+  const transaction = new Transaction()
   try {
-    ;({ backend, folder } = await backendFor(request.backend, {
+    const cover = coverKeys(request)
+    transaction.undo('cover', cover.remove)
+    const { backend, folder } = await backendFor(request.backend, {
       runtimeRoot,
       folder: request.folder,
       image: request.image,
       mounts: [...cover.mounts, ...request.mounts],
-    }))
-  } catch (error) {
-    await cover.remove()
-    throw error
-  }
-  const { gateway, decisions, network, egress, tenant, remove } = await openRunGateway(
-    terminal,
-    runtimeRoot,
-    request,
-  ).catch(async (error: unknown) => {
-    await cover.remove()
-    throw error
-  })
-  const provider = createSandboxProvider({ backend, defaultEgress: egress, gateway, runtimeRoot })
-  let closing: Promise<void> | undefined
-  const close = async (lastLook?: () => Promise<void>): Promise<void> => {
-    try {
-      await provider[Symbol.asyncDispose]()
-    } finally {
-      await gateway.close()
-      await lastLook?.()
-      await Promise.all([remove(), cover.remove()])
-    }
-  }
-  try {
+    })
+    const { gateway, decisions, network, egress, tenant, remove } = await openRunGateway(terminal, runtimeRoot, request)
+    transaction.undo('log', remove)
+    transaction.undo('gateway', gateway.close)
+    const provider = createSandboxProvider({ backend, defaultEgress: egress, gateway, runtimeRoot })
+    transaction.undo('provider', async () => provider[Symbol.asyncDispose]())
     const sandbox = await provider.create({
       egress,
       env: { ...(request.backend === 'process' && { PATH }), ...request.env },
@@ -85,10 +66,19 @@ export async function openSandbox(
       ...(signal !== undefined && { signal }),
     })
     await decisions.read()
+    const close = async (lastLook?: () => Promise<void>): Promise<void> => {
+      try {
+        await provider[Symbol.asyncDispose]()
+      } finally {
+        await gateway.close()
+        await lastLook?.()
+        await Promise.all([remove(), cover.remove()])
+      }
+    }
+    let closing: Promise<void> | undefined
     return { sandbox, folder, decisions, network, close: (lastLook) => (closing ??= close(lastLook)) }
   } catch (error) {
-    await close()
-    throw error
+    throw await transaction.rollBack(error)
   }
 }
 

@@ -29,8 +29,8 @@ export function addRunCommand(host: CommandHost): void {
     usage: 'run <command...>',
     description:
       'run a command that can change this folder alone and reach only the hosts you allow\n\n' +
-      'The rest of the machine is read-only or not there at all: no home folder, no other processes, no network but the gateway.\n' +
-      'Input, output, signals and the exit code are those of the command, and so is the terminal where there is one (in images\n' +
+      'The rest of the machine is read-only or not there at all: no home folder, no other processes, no network but the gateway. ' +
+      'Input, output, signals and the exit code are those of the command, and so is the terminal where there is one (in images ' +
       'without `script` of util-linux the command has pipes). Refused connections are told on standard error as they happen.\n\n' +
       "Exit codes: the command's own; 124 when --timeout ended it, 125 when it could not be run, 3 for wrong usage.",
     examples: [

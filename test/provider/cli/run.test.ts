@@ -226,6 +226,18 @@ async function runShell(line: string) {
   return { code, stdout }
 }
 
+test('a sandbox that can not be made leaves nothing behind', async () => {
+  const asked = ['--backend', 'docker', '--image', 'none']
+  const { folder: cwd, environment } = around
+  const { code, stderr } = await runBinary(['run', ...asked, '--', 'true'], {
+    cwd,
+    environment: { ...environment, DOCKER_HOST: 'unix:///nonexistent/docker.sock' },
+  })
+  expect(code).toBe(125)
+  expect(stderr).toContain('no Docker engine answers')
+  expect(readdirSync(around.runtimeRoot)).toEqual([])
+})
+
 test('without a wall it only reports, and everything is taken away all the same', async () => {
   const { code, stdout, stderr } = await run(
     ['--backend', 'passthrough', '--report', '--config', around.config],
