@@ -120,7 +120,7 @@ describeWith('git', 'git, with TLS to the gateway', () => {
   test('the authority of the gateway has a variable of its own', async () => {
     const clients = await startClients({ tlsToProxy: true })
     try {
-      const argv = ['git', 'ls-remote', `${urlOf(clients.allowed, 'http')}none.git`]
+      const argv: readonly [string, ...string[]] = ['git', 'ls-remote', `${urlOf(clients.allowed, 'http')}none.git`]
       const run = await clients.run({ argv, env: { ...clients.proxyVariables, GIT_PROXY_SSL_CAINFO: clients.caFile } })
       expect(run.outcomes).toEqual(['token_missing', 'allow'])
       const without = await clients.run({ argv, env: clients.proxyVariables })

@@ -74,7 +74,7 @@ export async function startDaemon(
     'echo ready',
     'exec cat',
   ].join(' && ')
-  const [program, ...args] = [...within, 'unshare', '--mount', 'sh', '-c', prepare] as [string, ...string[]]
+  const [program = 'unshare', ...args] = [...within, 'unshare', '--mount', 'sh', '-c', prepare]
   const holder = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'] })
   await new Promise<void>((resolve, reject) => {
     holder.stdout.once('data', () => resolve())

@@ -27,9 +27,9 @@ function tunnel(clock: ManualClock, requestId: string, over: { expiresInMs?: num
   const value: Tunnel = {
     requestId,
     identity: { tenant: 'acme', sandbox: requestId } as Identity,
-    permit: {} as Tunnel['permit'],
+    permit: undefined as unknown as Tunnel['permit'],
     expiresAtMs: clock.wallMs() + (over.expiresInMs ?? 3_600_000),
-    place: { addBytes: (bytes) => (left -= bytes) <= 0, release: () => void released++ },
+    place: { addBytes: (bytes) => (left -= bytes) <= 0, release: () => (released += 1) },
     relay,
   }
   return { value, relay, cuts, released: () => released }
