@@ -35,7 +35,7 @@ export async function createNetwork(
   facts: EngineFacts,
   options: { readonly name: string; readonly labels: Readonly<Record<string, string>> },
 ): Promise<SandboxNetwork> {
-  const network = await docker.createNetwork({
+  const body = {
     Name: options.name,
     Driver: 'bridge',
     CheckDuplicate: true,
@@ -48,7 +48,10 @@ export async function createNetwork(
         ? { 'com.docker.network.bridge.gateway_mode_ipv4': 'isolated' }
         : // Before that the engine ignores the mode. Without an address of the host on the bridge, nobody there can speak to the host.
           { 'com.docker.network.bridge.inhibit_ipv4': 'true' },
-  })
+  }
+  // Told apart from the query, into which the client would put it as well.
+  const parts: typeof body & { readonly _query: object; readonly _body: object } = { ...body, _query: {}, _body: body }
+  const network = await docker.createNetwork(parts)
   const found = (await network.inspect()) as NetworkReply
   const { Subnet: subnet, Gateway: gateway } =
     found.IPAM?.Config?.find(({ Subnet }) => Subnet?.includes('.') === true) ?? {}

@@ -12,6 +12,7 @@ import { promisify } from 'node:util'
 import type { ContainerOptions } from '../../../provider/backends/container-options.ts'
 import { createDockerBackend } from '../../../provider/backends/docker.ts'
 import { createRunscBackend } from '../../../provider/backends/runsc.ts'
+import { MISSING, readContract } from './contract.ts'
 import { recordRequests } from './record-requests.ts'
 import { startSandbox } from './start.ts'
 
@@ -39,6 +40,8 @@ export type LeakReport =
       /** Names that reached the host's name server. */
       readonly asked: readonly string[]
       readonly kernelLog: string
+      /** Of the requests, where the engine's description is at hand. */
+      readonly faults: readonly string[]
       /** Addresses by which a link could be used without any router. */
       readonly ipv6: string
     }
@@ -101,6 +104,7 @@ try {
   await one.sh('nslookup leaked.example 127.0.0.11; nslookup leaked.example')
   await Promise.all([one.started.stop(), two.started.stop()])
   gateway.close()
+  const faults = MISSING === undefined ? [...new Set(recorder.requests.flatMap(readContract()))] : []
   report = {
     inside: printed.map(({ stdout }) => stdout).join(''),
     outside: outside.stdout,
@@ -108,6 +112,7 @@ try {
     asked,
     kernelLog,
     ipv6,
+    faults,
   }
 } catch (error) {
   const { fault = 'none', message } = error as Error & { fault?: string }
