@@ -139,7 +139,9 @@ describe('the check is awake', () => {
 })
 
 function usesIn(folder: string): Readonly<Record<string, readonly string[]>> {
-  const uses = sources(folder).map((file) => [file, findOutboundCalls(fs.readFileSync(path.join(ROOT, file), 'utf8'))] as const)
+  const uses = sources(folder).map(
+    (file) => [file, findOutboundCalls(fs.readFileSync(path.join(ROOT, file), 'utf8'))] as const,
+  )
   return Object.fromEntries(uses.filter(([, found]) => found.length > 0))
 }
 

@@ -74,7 +74,8 @@ export async function startDaemon(
     'echo ready',
     'exec cat',
   ].join(' && ')
-  const [program = 'unshare', ...args] = [...within, 'unshare', '--mount', 'sh', '-c', prepare]
+  const [program, ...args]: readonly string[] = [...within, 'unshare', '--mount', 'sh', '-c', prepare]
+  if (program === undefined) throw new Error('no program')
   const holder = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'] })
   await new Promise<void>((resolve, reject) => {
     holder.stdout.once('data', () => resolve())
