@@ -87,9 +87,14 @@ export async function startDaemon(
 
   const start = async (): Promise<void> => {
     const [program, ...args] = enter as [string, ...string[]]
-    const child = spawn(program, [...args, 'dockerd', '--config-file', path.join(folder, 'daemon.json')], {
-      stdio: ['ignore', 'ignore', 'pipe'],
-    })
+    // It ends with this process, also when that is killed.
+    const child = spawn(
+      'setpriv',
+      ['--pdeathsig', 'TERM', program, ...args, 'dockerd', '--config-file', path.join(folder, 'daemon.json')],
+      {
+        stdio: ['ignore', 'ignore', 'pipe'],
+      },
+    )
     engine = child
     let log = ''
     child.stderr.on('data', (chunk: Buffer) => (log = (log + chunk.toString()).slice(-4_000)))
@@ -178,10 +183,16 @@ function removeCgroups(name: string): void {
   for (const folder of [root, ...readdirSync(root).map((each) => path.join(root, each))]) {
     const own = path.join(folder, name)
     if (!existsSync(own)) continue
-    try {
-      rmdirSync(own)
-    } catch {
-      // Of a controller that keeps it for a moment; it is empty.
+    // A container that was killed from outside leaves its own.
+    const inner = readdirSync(own, { withFileTypes: true })
+      .filter((each) => each.isDirectory())
+      .map((each) => path.join(own, each.name))
+    for (const each of [...inner, own]) {
+      try {
+        rmdirSync(each)
+      } catch {
+        // Of a controller that keeps it for a moment; it is empty.
+      }
     }
   }
 }

@@ -61,6 +61,7 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox', 'gcc'], 'the wall of
       expect(outside.size).toBeGreaterThan(10)
       expect(inside.size).toBeGreaterThan(outside.size + 20)
       expect(report.ipv6).toBe('')
+      expect(report.faults).toEqual([])
       expect(report.proxied).toContain('host_not_allowed')
       expect(report.asked.filter((name) => name.includes('leaked'))).toEqual([])
       expect(await left()).toEqual([])
