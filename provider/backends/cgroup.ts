@@ -62,7 +62,7 @@ export async function makeCgroup(place: CgroupPlace, id: string, limits: CgroupL
   return { folders, joinFiles: folders.map((folder) => path.join(folder, 'cgroup.procs')) }
 }
 
-/** Removes groups whose processes have ended or are ending; one that is not there is fine. */
+/** Kills what is left in the groups, and removes them; one that is not there is fine. */
 export async function removeCgroup(folders: readonly string[]): Promise<void> {
   for (const folder of folders) await removeFolder(folder)
 }
@@ -112,9 +112,22 @@ async function removeFolder(folder: string): Promise<void> {
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException
       if (code === 'ENOENT') return
-      // The last process is still on its way out.
       if (code !== 'EBUSY' || attempt === REMOVE_ATTEMPTS) throw error
+      killMembers(folder)
       await delay(REMOVE_PAUSE_MS)
+    }
+  }
+}
+
+/** Also those that are on their way out. */
+function killMembers(folder: string): void {
+  for (const pid of readText(path.join(folder, 'cgroup.procs')).split('\n').map(Number)) {
+    // 0 is a process that this one can't see, and would be this one's own group.
+    if (pid <= 0) continue
+    try {
+      process.kill(pid, 'SIGKILL')
+    } catch {
+      // It has ended.
     }
   }
 }

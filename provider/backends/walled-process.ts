@@ -1,5 +1,6 @@
 /** The life of a worker that bubblewrap shuts in: started under its limits, waited for, on record, ended. What the wall is made of is its caller's. */
 import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import path from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import type { StartedSandbox, StartRequest } from '../backend.ts'
@@ -55,8 +56,10 @@ export async function startWalled(walled: WalledProcess, request: StartRequest):
   let timeToLive: { readonly cancel: () => void } | undefined
   const stop = onlyOnce(async () => {
     timeToLive?.cancel()
-    await end(child, status.latest(), exited)
+    await end(child, status.latest())
+    // Takes what outlived that with it, which would hold the pipes open.
     await closeLimits()
+    await exited
   })
   request.undo('sandbox', stop)
 
@@ -163,13 +166,14 @@ function readStatus(stream: Readable): Status {
 }
 
 /** Ends the first process inside, with it all others, and waits for bubblewrap, which waits for that. */
-async function end(child: ChildProcess, pid: number | undefined, exited: Promise<void>): Promise<void> {
-  if (child.exitCode === null && child.signalCode === null) {
-    // Not bubblewrap itself, which would be gone before what is inside.
-    if (pid !== undefined && (await isChildOf(pid, child.pid))) kill(pid)
-    else child.kill('SIGKILL')
-  }
-  await exited
+async function end(child: ChildProcess, pid: number | undefined): Promise<void> {
+  if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return
+  const gone = once(child, 'exit')
+  // Not bubblewrap itself, which would be gone before what is inside. Until it has said what it made, that is still in its process group, and may not
+  // yet be bound to die with it.
+  if (pid !== undefined && (await isChildOf(pid, child.pid))) kill(pid)
+  else kill(-child.pid)
+  await gone
 }
 
 function kill(pid: number): void {

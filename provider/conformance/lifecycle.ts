@@ -157,11 +157,13 @@ export const lifecycle: ConformanceArea = {
       run: async ({ provider }) => {
         const before = (await provider.list()).map(({ id }) => id)
         const reason = new Error('enough')
-        const controller = new AbortController()
-        const creating = provider.create({ signal: controller.signal })
-        await delay(20)
-        controller.abort(reason)
-        await assert.rejects(creating, reason)
+        for (const afterMs of [0, 10, 20, 30, 40]) {
+          const controller = new AbortController()
+          const creating = provider.create({ signal: controller.signal })
+          await delay(afterMs)
+          controller.abort(reason)
+          await assert.rejects(creating, reason)
+        }
         assert.deepEqual(
           (await provider.list()).map(({ id }) => id),
           before,

@@ -2,7 +2,7 @@
  * Revocations that every process on the state folder sees within a quarter of a second, and that survive a restart. One file of JSON lines for each
  * day, only ever appended to: no process rewrites what another may be adding to, and a file is deleted days after its last rule has lapsed.
  */
-import { closeSync, fstatSync, openSync, readSync, readdirSync, rmSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, readSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../clock.ts'
@@ -110,8 +110,9 @@ export async function openRevocations(
     nextSweepMs = now + 600_000
     rules.lapse(now)
     const oldest = dayFile(now - KEPT_DAYS * DAY_MS)
-    for (const name of readers.keys()) {
+    for (const [name, reader] of readers) {
       if (name >= oldest) continue
+      reader.close()
       readers.delete(name)
       rmSync(join(path, name), { force: true })
     }
@@ -152,6 +153,8 @@ export async function openRevocations(
     close: () => {
       clearInterval(timer)
       listeners.clear()
+      for (const reader of readers.values()) reader.close()
+      readers.clear()
     },
   }
 }
@@ -191,10 +194,10 @@ async function appendOnce(path: string, line: string): Promise<void> {
   }
 }
 
-/** Follows a growing file of lines. */
+/** Follows a growing file of lines. It is kept open: else a file put in its place could have the same inode, and pass for it. */
 class LineReader {
   readonly #path: string
-  #inode = 0
+  #file: { readonly descriptor: number; readonly inode: number; readonly device: number } | undefined
   #offset = 0
   #partial = ''
 
@@ -204,26 +207,32 @@ class LineReader {
 
   /** The lines that were finished since the last call. A file that shrank or was replaced is read from the start: rules only add up. */
   *readNew(): Generator<string> {
-    const file = openSync(this.#path, 'r')
-    try {
-      const { size, ino } = fstatSync(file)
-      if (ino !== this.#inode || size < this.#offset) {
-        this.#inode = ino
-        this.#offset = 0
-        this.#partial = ''
-      }
-      while (this.#offset < size) {
-        const length = readSync(file, chunk, 0, chunk.length, this.#offset)
-        if (length === 0) return
-        this.#offset += length
-        // As latin1, so that a character cut in two by the chunks is whole again in its line.
-        const lines = (this.#partial + chunk.toString('latin1', 0, length)).split('\n')
-        this.#partial = lines.pop()?.slice(0, MAX_LINE) ?? ''
-        for (const line of lines) if (line !== '') yield Buffer.from(line, 'latin1').toString()
-      }
-    } finally {
-      closeSync(file)
+    const { size, ino, dev } = statSync(this.#path)
+    if (ino !== this.#file?.inode || dev !== this.#file.device || size < this.#offset) this.#open()
+    const descriptor = this.#file?.descriptor ?? -1
+    while (this.#offset < size) {
+      const length = readSync(descriptor, chunk, 0, chunk.length, this.#offset)
+      if (length === 0) return
+      this.#offset += length
+      // As latin1, so that a character cut in two by the chunks is whole again in its line.
+      const lines = (this.#partial + chunk.toString('latin1', 0, length)).split('\n')
+      this.#partial = lines.pop()?.slice(0, MAX_LINE) ?? ''
+      for (const line of lines) if (line !== '') yield Buffer.from(line, 'latin1').toString()
     }
+  }
+
+  #open(): void {
+    this.close()
+    const descriptor = openSync(this.#path, 'r')
+    const { ino, dev } = fstatSync(descriptor)
+    this.#file = { descriptor, inode: ino, device: dev }
+    this.#offset = 0
+    this.#partial = ''
+  }
+
+  close(): void {
+    if (this.#file !== undefined) closeSync(this.#file.descriptor)
+    this.#file = undefined
   }
 }
 

@@ -33,6 +33,7 @@ beforeAll(async () => {
     policy: { ceiling: { kind: 'allow-all' }, deniedHosts: ['denied.example.test'] },
     network: { allowPrivate: ['127.66.0.0/24'], resolvers: [dns.text] },
     sni: { ports: [] },
+    limits: { perSandbox: { newPerSecond: 10_000 } },
   })
   token = await gateway.token({ egress: { kind: 'static', allowedHosts: ['*.example.test:*'] } })
 })
