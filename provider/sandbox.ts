@@ -141,7 +141,8 @@ export interface SandboxCapabilities {
   readonly streaming: boolean
   readonly spawn: boolean
   readonly runtimeEgressChange: boolean
-  readonly memoryLimit: boolean
+  /** What ends when more memory is asked for than was given; `false` where memory is not limited. */
+  readonly memoryLimit: 'command' | 'sandbox' | false
   readonly processLimit: boolean
   readonly timeToLive: boolean
   readonly attach: boolean

@@ -276,7 +276,8 @@ function capabilitiesOf(kind: ContainerKind, network: 'none' | 'internal'): Sand
     streaming: true,
     spawn: true,
     runtimeEgressChange: true,
-    memoryLimit: true,
+    // The memory of a kernel of its own is one process's to the host.
+    memoryLimit: kind.foreignKernel ? 'sandbox' : 'command',
     processLimit: true,
     timeToLive: true,
     attach: true,

@@ -11,6 +11,8 @@ export interface HardeningRequest {
   readonly networkMode: string
   readonly memoryMb: number
   readonly processes: number
+  /** The kernel inside is not the host's. */
+  readonly foreignKernel: boolean
   readonly cpus: number
   /** MiB of each folder in memory. */
   readonly memoryFolderMb: number
@@ -26,6 +28,13 @@ export interface HardeningRequest {
 type Mount = NonNullable<HostConfig['Mounts']>[number]
 
 const MIB = 1024 * 1024
+
+/**
+ * A kernel in user space has threads on the host, and ends when it can have no more. Under gVisor's ptrace platform a dozen of them were counted for each
+ * process inside. So processes are counted inside, and what the host counts is a second line, well above.
+ */
+const FOREIGN_KERNEL_TASKS = 32
+const FOREIGN_KERNEL_TASKS_AT_REST = 2048
 
 /** For the engine. */
 export function hardenedHostConfig(request: HardeningRequest): HostConfig {
@@ -45,11 +54,16 @@ export function hardenedHostConfig(request: HardeningRequest): HostConfig {
     DnsOptions: ['timeout:1', 'attempts:1'],
     // Nobody may open an ICMP socket.
     Sysctls: { 'net.ipv4.ping_group_range': '1 0' },
-    PidsLimit: request.processes,
+    PidsLimit: request.foreignKernel
+      ? request.processes * FOREIGN_KERNEL_TASKS + FOREIGN_KERNEL_TASKS_AT_REST
+      : request.processes,
     Memory: memoryMb * MIB,
     MemorySwap: memoryMb * MIB,
     NanoCpus: Math.round(request.cpus * 1e9),
-    Ulimits: [{ Name: 'core', Soft: 0, Hard: 0 }],
+    Ulimits: [
+      { Name: 'core', Soft: 0, Hard: 0 },
+      ...(request.foreignKernel ? [{ Name: 'nproc', Soft: request.processes, Hard: request.processes }] : []),
+    ],
     Tmpfs: Object.fromEntries(
       ['/tmp', ...request.memoryFolders].map((path) => [
         path,

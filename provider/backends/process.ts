@@ -84,7 +84,7 @@ function capabilitiesOf(engine: Exclude<ProcessEngine, 'auto'>, limits: LimitSup
     streaming: true,
     spawn: true,
     runtimeEgressChange: true,
-    memoryLimit: limits.memory,
+    memoryLimit: limits.memory && 'command',
     processLimit: limits.processes,
     timeToLive: true,
     attach: true,

@@ -38,7 +38,7 @@ const CAPABILITIES: SandboxCapabilities = {
   streaming: true,
   spawn: true,
   runtimeEgressChange: true,
-  memoryLimit: true,
+  memoryLimit: 'command',
   processLimit: false,
   timeToLive: true,
   attach: true,

@@ -5,7 +5,7 @@ import { runConformance } from './run-conformance.ts'
 const RUNTIMES = {
   runsc: {
     path: '/usr/bin/runsc',
-    runtimeArgs: ['--network=none', '--platform=ptrace', '--host-uds=open', '--ignore-cgroups'],
+    runtimeArgs: ['--network=none', '--platform=ptrace', '--host-uds=open'],
   },
 }
 
