@@ -108,6 +108,7 @@ export const CLOSE_REASONS = [
   'token_expired',
   'token_revoked',
   'policy_changed',
+  'operator',
   'idle_timeout',
   'byte_quota',
   'drain_deadline',

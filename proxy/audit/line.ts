@@ -85,7 +85,13 @@ function formatClose(entry: CloseEntry): string {
 }
 
 function formatAdmin(entry: AdminEntry | LogOwnEntry): string {
-  const common = text('client', entry.client) + text('detail', entry.detail) + number('lost', entry.lost)
+  const common =
+    text('client', entry.client) +
+    text('author', entry.author) +
+    text('detail', entry.detail) +
+    list('added', entry.added) +
+    list('removed', entry.removed) +
+    number('lost', entry.lost)
   if (!('segment' in entry)) return common
   return (
     common +

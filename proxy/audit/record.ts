@@ -64,7 +64,12 @@ export interface AdminEntry extends CommonFields {
   readonly kind: 'admin'
   /** Such as `start`, `stop`, `reload`, `reload_failed`, `revoke`, `gap`, `drain`. */
   readonly action: string
+  /** Who did it: the name in an admin token or of a client certificate, or `unix` for the admin socket. */
+  readonly author?: string | undefined
   readonly detail?: string | undefined
+  /** Of a changed policy: entries that appeared, and (`removed`) vanished; those that deny begin with `!`. 32 of each are shown. */
+  readonly added?: readonly string[] | undefined
+  readonly removed?: readonly string[] | undefined
   readonly policy_version?: string | undefined
   /** For `gap`: how many lines could not be written. */
   readonly lost?: number | undefined

@@ -94,7 +94,13 @@ const admin = z
     action: text.describe(
       '`start`, `stop`, `segment`, `checkpoint`, `gap`, `restored`, and what operators did: `reload`, `revoke`, …',
     ),
+    author: text.optional().describe('Who did it, by the name in the credentials'),
     detail: text.optional(),
+    added: z
+      .array(text)
+      .optional()
+      .describe('Of a changed policy: entries that appeared; those that deny begin with `!`; 32 are shown'),
+    removed: z.array(text).optional().describe('Of a changed policy: entries that vanished'),
     lost: count.optional().describe('`gap`: how many lines were lost; `seq` skips as many'),
     segment: z
       .number()
