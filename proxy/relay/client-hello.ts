@@ -14,11 +14,11 @@ export interface ClientHello {
 /** Why a tunnel whose hello was read may not go on; each is a close reason. */
 export type HelloFault = 'not_tls' | 'sni_mismatch' | 'sni_missing'
 
-/** How the relay gates a tunnel on its ClientHello: nothing goes up before `judge` has seen it whole. */
+/** How the relay gates a tunnel on its ClientHellos: none goes up before `judge` has seen it whole. */
 export interface HelloInspector {
   /** How long the client may take for its hello, in milliseconds. Default 10 000. */
   readonly timeoutMs?: number
-  /** Called once, with the whole hello. A reason cuts the tunnel before a byte has gone up; `undefined` lets it go on. */
+  /** Called with each whole hello: the first, and the one after a HelloRetryRequest. A reason cuts the tunnel before a byte of it has gone up; `undefined` lets it go on. */
   readonly judge: (hello: ClientHello) => HelloFault | undefined
 }
 
@@ -34,10 +34,12 @@ export const MAX_HELLO_BYTES = 16 * 1024
 /** The most that is held of a client whose hello is not whole yet, record headers included. */
 export const MAX_HELD_BYTES = 32 * 1024
 
-const RECORD_HEADER_BYTES = 5
+/** Type, version and length. */
+export const RECORD_HEADER_BYTES = 5
+/** Content type of a record that holds handshake messages. */
+export const CONTENT_HANDSHAKE = 22
 const MAX_RECORD_BYTES = 16 * 1024
 const HANDSHAKE_HEADER_BYTES = 4
-const CONTENT_HANDSHAKE = 22
 const CLIENT_HELLO = 1
 const EXTENSION_SERVER_NAME = 0
 const EXTENSION_ENCRYPTED_CLIENT_HELLO = 0xfe0d
@@ -80,6 +82,11 @@ export class ClientHelloReader {
     this.#held = this.#message = Buffer.alloc(0)
     this.#heldBytes = this.#messageBytes = 0
     return held
+  }
+
+  /** How many bytes of what was pushed are the hello once it is done, record headers included. The rest is the next record. */
+  get helloBytes(): number {
+    return this.#recordAt
   }
 
   #hold(bytes: Buffer): void {

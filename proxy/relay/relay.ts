@@ -1,4 +1,4 @@
-/** Moves the bytes of one tunnel, both ways, with backpressure and half-close. It knows nothing of what they mean but, where asked, the first ClientHello. */
+/** Moves the bytes of one tunnel, both ways, with backpressure and half-close. It knows nothing of what they mean but, where asked, the ClientHello. */
 import type { Clock } from '../clock.ts'
 import type { CloseReason } from '../reasons.ts'
 import type { HelloInspector } from './client-hello.ts'
@@ -33,7 +33,7 @@ export interface RelayOptions {
   readonly early?: Buffer
   /** Bytes of the origin that came early (behind an upstream proxy's reply): they go down first. */
   readonly earlyDown?: Buffer
-  /** Holds the client's bytes until the ClientHello is whole and approved. Absent: bytes flow at once. */
+  /** Holds the client's bytes until the ClientHello is whole and approved, and any that may follow it. Absent: bytes flow at once. */
   readonly inspect?: HelloInspector
   /** Called once, when both ends are closed. */
   readonly onClose: (result: RelayResult) => void
@@ -109,19 +109,19 @@ class Tunnel implements Relay, Receiver {
 
   received(from: Side, bytes: Buffer): boolean {
     if (this.#cutReason !== undefined) return false
+    if (this.#gate !== undefined) return this.#inspect(this.#gate, from, bytes)
     if (from === this.#upstream) {
       this.#bytesIn += bytes.length
       return this.#client.send(bytes)
     }
-    if (this.#gate !== undefined) return this.#inspect(this.#gate, bytes)
     this.#bytesOut += bytes.length
     return this.#upstream.send(bytes)
   }
 
   ended(side: Side): void {
     this.#endReason ??= this.#goneReason(side)
-    // Half a hello and an end: nothing will go up any more, and nothing has.
-    if (side === this.#client && this.#gate !== undefined) this.cut(this.#endReason)
+    // Half a hello and an end: nothing will go up any more, and of that hello nothing has.
+    if (side === this.#client && this.#gate?.isHolding) this.cut(this.#endReason)
     else this.#otherThan(side).end()
   }
 
@@ -144,14 +144,20 @@ class Tunnel implements Relay, Receiver {
     this.#onClose({ closeReason, bytesIn: this.#bytesIn, bytesOut: this.#bytesOut })
   }
 
-  #inspect(gate: HelloGate, bytes: Buffer): boolean {
+  #inspect(gate: HelloGate, from: Side, bytes: Buffer): boolean {
+    if (from === this.#upstream) {
+      gate.watch(bytes)
+      if (gate.isOver) this.#gate = undefined
+      this.#bytesIn += bytes.length
+      return this.#client.send(bytes)
+    }
     const verdict = gate.push(bytes)
     if (verdict === 'hold') return true
     if ('refuse' in verdict) {
       this.cut(verdict.refuse)
       return false
     }
-    this.#gate = undefined
+    if (gate.isOver) this.#gate = undefined
     this.#bytesOut += verdict.release.length
     return this.#upstream.send(verdict.release)
   }

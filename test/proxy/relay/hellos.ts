@@ -1,4 +1,5 @@
-/** ClientHellos made by hand, lawful ones and others. */
+/** ClientHellos made by hand, lawful ones and others, and what a server answers. */
+import { hash } from 'node:crypto'
 
 export interface HelloParts {
   /** Server names of one server_name extension; `undefined`: no such extension. */
@@ -60,3 +61,16 @@ export function records(message: Buffer, bytesEach = 16_384, type = 22): Buffer 
 
 export const hello = (name?: string): Buffer =>
   records(helloMessage({ names: name === undefined ? undefined : [name] }))
+
+/** A ServerHello, or with `retry` a HelloRetryRequest. */
+export function serverHelloMessage(retry = false): Buffer {
+  const random = retry ? hash('sha256', 'HelloRetryRequest', 'buffer') : Buffer.alloc(32, 0xa5)
+  const extensions = Buffer.concat([u16(43), vector16(u16(0x0304)), u16(51), vector16(u16(0x0018))])
+  return handshake(
+    2,
+    Buffer.concat([u16(0x0303), random, vector8(Buffer.alloc(32, 1)), u16(0x1301), u8(0), vector16(extensions)]),
+  )
+}
+
+/** The change of cipher that middleboxes want to see. @see RFC 8446 appendix D.4 */
+export const CHANGE_CIPHER: Buffer = Buffer.from([20, 3, 3, 0, 1, 1])
