@@ -69,6 +69,7 @@ export async function checkConfigured(config: Config): Promise<readonly Finding[
   ]
   const issuerFiles = config.issuers.flatMap((issuer) => [
     issuer.secretFile,
+    issuer.jwksTokenFile,
     issuer.jwks?.startsWith('http') === true ? undefined : issuer.jwks,
   ])
   for (const file of [...files, ...issuerFiles]) if (file !== undefined) findings.push(checkFile(file))

@@ -43,12 +43,15 @@ function* checkSets({ policy }: Config): Iterable<RawFault> {
   yield* faultsOf(parseSets(policy.sets), ['policy', 'sets'])
 }
 
-function* checkPolicies({ policy, sni }: Config, context: EntryContext): Iterable<RawFault> {
+function* checkPolicies({ issuers, policy, sni }: Config, context: EntryContext): Iterable<RawFault> {
   const names = Object.keys(policy.named)
   yield* checkLayer(policy.ceiling, ['policy', 'ceiling'], names, context)
   yield* faultsOf(compileDeniedHosts(policy.deniedHosts, context), ['policy'])
   for (const [tenant, layer] of Object.entries(policy.tenants)) {
     yield* checkLayer(layer, ['policy', 'tenants', tenant], names, context)
+  }
+  for (const [index, { egress }] of issuers.entries()) {
+    if (egress !== undefined) yield* checkLayer(egress, ['issuers', index, 'egress'], names, context)
   }
   for (const [name, named] of Object.entries(policy.named)) {
     yield* checkLayer(named, ['policy', 'named', name], names, context)

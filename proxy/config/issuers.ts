@@ -1,11 +1,13 @@
 /** The `issuers` section: whose tokens are accepted, and what they look like. */
 import { z } from 'zod'
+import { claimLayer } from './policy.ts'
 import { checkUrl, complain } from './values.ts'
 
 /** The signature algorithms that an issuer may use. */
 const ALGORITHMS = ['EdDSA', 'ES256', 'RS256', 'PS256', 'HS256'] as const
 
-const claimName = z.string().min(1).max(128)
+const claimMember = z.string().min(1).max(128)
+const claimName = z.union([claimMember, z.array(claimMember).min(1).max(8)])
 
 const claims = z
   .strictObject({
@@ -16,7 +18,9 @@ const claims = z
       .describe('Claim that holds the allowed entries, as an array or comma-separated. With it, `egress` is not read.'),
   })
   .prefault({})
-  .describe('Names of claims, for issuers with a shape of their own.')
+  .describe(
+    'Names of claims, for issuers with a shape of their own. A claim inside others is a list of names, such as `[kubernetes.io, pod, uid]`.',
+  )
 
 const issuer = z
   .strictObject({
@@ -37,6 +41,11 @@ const issuer = z
       .describe(
         'Its public keys: the `https:` URL of a JWK set (`http:` only to this machine), or a file. An unknown `kid` fetches again at most once in 30 seconds.',
       ),
+    jwksTokenFile: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('File with a bearer token that is sent to the URL in `jwks`; read again for every fetch.'),
     secretFile: z
       .string()
       .min(1)
@@ -58,6 +67,11 @@ const issuer = z
       .default(['egress+jwt'])
       .describe('Accepted `typ` headers; `none` is a token without one.'),
     claims,
+    egress: claimLayer
+      .optional()
+      .describe(
+        'The claim layer of its tokens that bring none: for issuers that can not put one in. Absent: `deny-all`.',
+      ),
     optional: z
       .array(z.enum(['jti']))
       .default([])
@@ -85,6 +99,10 @@ const issuer = z
     if (entry.jwks !== undefined && /^[a-z][a-z0-9+.-]+:\/\//i.test(entry.jwks)) {
       const fault = checkUrl(entry.jwks, entry.unsafePlainHttp)
       if (fault !== undefined) complain(context, fault.message, fault.hint, ['jwks'])
+      if (entry.jwksTokenFile !== undefined && entry.unsafePlainHttp)
+        complain(context, 'a token is not sent where whoever sits between can read it', undefined, ['jwksTokenFile'])
+    } else if (entry.jwksTokenFile !== undefined) {
+      complain(context, '`jwksTokenFile` belongs to a URL in `jwks`', undefined, ['jwksTokenFile'])
     }
   })
   .describe('One issuer of tokens.')

@@ -137,6 +137,7 @@ function resolvePaths(config: Config, folder: string): Config {
     issuers: config.issuers.map((issuer) => ({
       ...issuer,
       ...(issuer.jwks === undefined || /^https?:/i.test(issuer.jwks) ? {} : { jwks: file(issuer.jwks) }),
+      ...(issuer.jwksTokenFile === undefined ? {} : { jwksTokenFile: file(issuer.jwksTokenFile) }),
       ...(issuer.secretFile === undefined ? {} : { secretFile: file(issuer.secretFile) }),
     })),
     network: {

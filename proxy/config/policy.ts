@@ -37,6 +37,14 @@ const namedPolicy = z
   ])
   .describe('A policy that tokens and tenants refer to by name.')
 
+/** What an issuer says for tokens that say nothing themselves. */
+export const claimLayer = z.discriminatedUnion('kind', [
+  ...namedPolicy.options,
+  z
+    .strictObject({ kind: z.literal('named'), name: policyName.describe('A key of `policy.named`.') })
+    .describe('Stands for one of `policy.named`.'),
+])
+
 const tenantResolver = z
   .strictObject({
     url: z

@@ -13,7 +13,7 @@ import {
 } from '../../policies/index.ts'
 import type { CredentialReason } from '../reasons.ts'
 import type { Binding, Identity } from './identity.ts'
-import type { Issuer } from './issuers.ts'
+import type { ClaimPath, Issuer } from './issuers.ts'
 import { type JsonObject, ownMember } from './strict-json.ts'
 
 /** Longest life of a token in seconds: 24 hours. */
@@ -97,22 +97,35 @@ export function readClaims(
   }
 }
 
+interface MappedNames {
+  readonly sandbox: ClaimPath
+  readonly tenant: ClaimPath
+}
+
 /** The registered claims and the two that the issuer may call otherwise, under our names; what is absent stays absent. */
-function pickClaims(claims: JsonObject, names: { readonly sandbox: string; readonly tenant: string }): object {
-  const wanted = ['aud', 'exp', 'iat', 'nbf', 'jti', 'cnf'].map((name) => [name, name] as const)
+function pickClaims(claims: JsonObject, names: MappedNames): object {
+  const wanted = ['aud', 'exp', 'iat', 'nbf', 'jti', 'cnf'].map((name) => [name, [name]] as const)
   return Object.fromEntries(
     [...wanted, ['sandbox', names.sandbox] as const, ['tenant', names.tenant] as const]
-      .filter(([, theirs]) => Object.hasOwn(claims, theirs))
-      .map(([ours, theirs]) => [ours, claims[theirs]]),
+      .map(([ours, theirs]) => [ours, memberAt(claims, theirs)] as const)
+      .filter(([, value]) => value !== undefined),
   )
 }
 
-function describeIssue(
-  issue: z.core.$ZodIssue | undefined,
-  names: { readonly sandbox: string; readonly tenant: string },
-): string {
+/** The member at the end of a path; `undefined` when it is absent, `null`, which fits no claim, when something on the way is no object. */
+function memberAt(claims: JsonObject, path: ClaimPath): unknown {
+  let at: unknown = claims
+  for (const name of path) {
+    if (typeof at !== 'object' || at === null || Array.isArray(at)) return null
+    at = ownMember(at as JsonObject, name)
+    if (at === undefined) return undefined
+  }
+  return at
+}
+
+function describeIssue(issue: z.core.$ZodIssue | undefined, names: MappedNames): string {
   const [first, second] = issue?.path ?? []
-  const claim = first === 'sandbox' || first === 'tenant' ? names[first] : String(first)
+  const claim = first === 'sandbox' || first === 'tenant' ? names[first].join('.') : String(first)
   if (issue?.code === 'unrecognized_keys') return `the claim \`${claim}\` has a member that is not understood`
   return `the claim \`${claim}${typeof second === 'string' ? `.${second}` : ''}\` is missing, of the wrong type or out of range`
 }
@@ -129,12 +142,12 @@ function readBinding(cnf: z.infer<typeof claimsSchema>['cnf']): Binding | undefi
 
 /** The claim layer, or what is wrong with it. */
 function readClaimLayer(claims: JsonObject, issuer: Issuer, sets: EntrySets): CompiledPolicy | string {
-  const listName = issuer.claims.allowedHosts
+  const listPath = issuer.claims.allowedHosts
+  const listName = listPath?.join('.')
   const egress =
-    listName === undefined ? ownMember(claims, 'egress') : readHostList(ownMember(claims, listName), listName)
+    listPath === undefined ? ownMember(claims, 'egress') : readHostList(memberAt(claims, listPath), listPath.join('.'))
   if (typeof egress === 'string' && listName !== undefined) return egress
-  if (egress === undefined) return { kind: 'deny-all' }
-  const policy = parsePolicy(egress, { from: 'token', sets })
+  const policy = parsePolicy(egress === undefined ? issuer.egress : egress, { from: 'token', sets })
   return policy.ok ? policy.value : `the claim \`${listName ?? 'egress'}\`: ${describeFault(policy.faults[0])}`
 }
 

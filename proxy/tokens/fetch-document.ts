@@ -7,12 +7,13 @@ export const MAX_DOCUMENT_BYTES = 512 * 1024
 export const FETCH_TIMEOUT_MS = 5_000
 
 /** Gives the bytes of `url`, or throws an error whose message is fit for a log: it names neither the URL's user info nor what was answered. */
-export type FetchDocument = (url: URL, signal: AbortSignal) => Promise<Uint8Array>
+export type FetchDocument = (url: URL, signal: AbortSignal, bearer?: string) => Promise<Uint8Array>
 
-/** The real fetch: status 200 only, redirects not followed, body and time bounded, no cookies, no credentials. */
+/** The real fetch: status 200 only, redirects not followed, body and time bounded, no cookies, no credentials but `bearer`. */
 export async function fetchDocument(
   url: URL,
   signal: AbortSignal,
+  bearer?: string,
   timeoutMs: number = FETCH_TIMEOUT_MS,
 ): Promise<Uint8Array> {
   const timeout = AbortSignal.timeout(timeoutMs)
@@ -21,7 +22,10 @@ export async function fetchDocument(
     const response = await fetch(url, {
       redirect: 'manual',
       signal: either,
-      headers: { accept: 'application/jwk-set+json, application/json' },
+      headers: {
+        accept: 'application/jwk-set+json, application/json',
+        ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }),
+      },
     })
     return await readBody(response)
   } catch (error) {

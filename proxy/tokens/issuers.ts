@@ -1,5 +1,6 @@
 /** Whose tokens are accepted, with which keys and in which shape. A mistake in an entry stops the start; it never loosens anything. */
 import { SallyportError } from '../../policies/error.ts'
+import type { EgressPolicyData } from '../../policies/index.ts'
 import type { Clock } from '../clock.ts'
 import type { FetchDocument } from './fetch-document.ts'
 import { type KeyDocument, fileKeys, keySetFile, secretFile } from './key-file.ts'
@@ -21,6 +22,8 @@ export interface IssuerOptions {
   readonly algorithms: readonly TokenAlgorithm[]
   /** A JWK set: an `http:` or `https:` URL, or a file. */
   readonly jwks?: string | undefined
+  /** A file with a bearer token for the URL in `jwks`; read again for every fetch. */
+  readonly jwksTokenFile?: string | undefined
   /** A file that holds the secret of HS256. */
   readonly secretFile?: string | undefined
   /** The gateway's own keys, from the state folder. */
@@ -33,21 +36,26 @@ export interface IssuerOptions {
   readonly typ?: readonly TokenType[] | undefined
   /** Names of claims, for issuers with a shape of their own. With `allowedHosts`, the claim `egress` is not read. */
   readonly claims?: ClaimNames | undefined
+  /** The claim layer of tokens that bring none. Default `deny-all`. */
+  readonly egress?: EgressPolicyData | undefined
   /** Claims that may be missing: without `jti` the token's hash is its id. */
   readonly optional?: readonly 'jti'[] | undefined
   /** Accepts tokens without `aud`, which may be meant for somebody else. An `aud` that is there must still fit. */
   readonly unsafeNoAudience?: boolean | undefined
 }
 
-/** Names of the claims that an issuer may call otherwise. */
+/** Names of the claims that an issuer may call otherwise: the claim's, or the names on the way to one inside others. */
 export interface ClaimNames {
   /** Default `tenant`. */
-  readonly tenant?: string | undefined
+  readonly tenant?: string | readonly string[] | undefined
   /** Default `sub`. */
-  readonly sandbox?: string | undefined
+  readonly sandbox?: string | readonly string[] | undefined
   /** A list, or comma-separated text, of entries; by default there is none and `egress` is read. */
-  readonly allowedHosts?: string | undefined
+  readonly allowedHosts?: string | readonly string[] | undefined
 }
+
+/** The names on the way to a claim; one at least. */
+export type ClaimPath = readonly string[]
 
 /** An issuer, ready to judge tokens. */
 export interface Issuer {
@@ -55,7 +63,13 @@ export interface Issuer {
   readonly audiences: readonly string[]
   readonly algorithms: ReadonlySet<string>
   readonly types: readonly TokenType[]
-  readonly claims: { readonly tenant: string; readonly sandbox: string; readonly allowedHosts: string | undefined }
+  readonly claims: {
+    readonly tenant: ClaimPath
+    readonly sandbox: ClaimPath
+    readonly allowedHosts: ClaimPath | undefined
+  }
+  /** The claim layer of tokens that bring none. */
+  readonly egress: EgressPolicyData
   readonly optionalTokenId: boolean
   readonly optionalAudience: boolean
   readonly keys: KeySource
@@ -124,14 +138,19 @@ function createIssuer(entry: IssuerOptions, keys: KeySource): Issuer {
     algorithms: new Set(entry.algorithms),
     types: entry.typ ?? ['egress+jwt'],
     claims: {
-      tenant: claims.tenant ?? 'tenant',
-      sandbox: claims.sandbox ?? 'sub',
-      allowedHosts: claims.allowedHosts,
+      tenant: pathOf(claims.tenant ?? 'tenant'),
+      sandbox: pathOf(claims.sandbox ?? 'sub'),
+      allowedHosts: claims.allowedHosts === undefined ? undefined : pathOf(claims.allowedHosts),
     },
+    egress: entry.egress ?? { kind: 'deny-all' },
     optionalTokenId: entry.optional?.includes('jti') ?? false,
     optionalAudience: entry.unsafeNoAudience ?? false,
     keys,
   }
+}
+
+function pathOf(name: string | readonly string[]): ClaimPath {
+  return typeof name === 'string' ? [name] : name
 }
 
 function checkEntry(entry: IssuerOptions): void {
@@ -151,12 +170,15 @@ function checkEntry(entry: IssuerOptions): void {
   if (secret && secret.length < MIN_SECRET_BYTES) {
     throw invalid(entry, `has a secret of ${secret.length} bytes; HS256 needs ${MIN_SECRET_BYTES} or more`)
   }
+  if (entry.jwksTokenFile !== undefined && !isUrl(jwks)) throw invalid(entry, 'has a `jwksTokenFile` without a URL')
+  const { tenant, sandbox, allowedHosts } = entry.claims ?? {}
+  if ([tenant, sandbox, allowedHosts].some((name) => name?.length === 0)) throw invalid(entry, 'names an empty claim')
   if (entry.audience?.length === 0) throw invalid(entry, 'has an empty `audience`')
 }
 
 /** Equal for entries that read the same keys in the same way. Holds no key: what is given as data is never shared. */
 function describeSource(entry: IssuerOptions): string {
-  if (entry.jwks !== undefined) return `jwks ${entry.issuer} ${entry.jwks}`
+  if (entry.jwks !== undefined) return `jwks ${entry.issuer} ${entry.jwks} ${entry.jwksTokenFile ?? ''}`
   if (entry.secretFile !== undefined) return `secret ${entry.issuer} ${entry.secretFile}`
   if (entry.stateKeys) return `state ${entry.issuer}`
   unshared++
@@ -175,10 +197,15 @@ function openSource(entry: IssuerOptions, world: IssuerWorld): KeySource {
     return fileKeys(world.stateKeys, onEvent)
   }
   const place = entry.jwks ?? ''
-  if (!/^https?:/i.test(place)) return fileKeys(keySetFile(place), onEvent)
+  if (!isUrl(place)) return fileKeys(keySetFile(place), onEvent)
   const url = parseKeyUrl(entry, place)
   const { fetch, clock, refreshTimes: times } = world
-  return urlKeys({ url, fetch, clock, onEvent, ...(times && { times }) })
+  const { jwksTokenFile: tokenFile } = entry
+  return urlKeys({ url, tokenFile, fetch, clock, onEvent, ...(times && { times }) })
+}
+
+function isUrl(place: string | undefined): boolean {
+  return place !== undefined && /^https?:/i.test(place)
 }
 
 function fixedKeySet(entry: IssuerOptions, keySet: object): KeySource {

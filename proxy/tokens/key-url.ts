@@ -2,6 +2,7 @@
  * Keys from a JWKS URL: fetched at the start, again every ten minutes, and when a token names an unknown key, but for that at most once in 30 s.
  * While the URL does not answer, the last good set stays, for a day at most.
  */
+import { readFile } from 'node:fs/promises'
 import { type Clock } from '../clock.ts'
 import { type FetchDocument } from './fetch-document.ts'
 import { describeIgnored } from './key-file.ts'
@@ -34,6 +35,8 @@ const MAX_WAITING = 256
 /** Starts fetching at once; until the first set is there, tokens wait for it. */
 export function urlKeys(options: {
   readonly url: URL
+  /** A file with a bearer token for the URL. Such tokens are renewed in place, so it is read for every fetch. */
+  readonly tokenFile?: string | undefined
   readonly fetch: FetchDocument
   readonly clock: Clock
   readonly times?: Partial<RefreshTimes>
@@ -84,7 +87,8 @@ export function urlKeys(options: {
   /** The set, or what was wrong. */
   async function readSet(): Promise<KeySetContent | string> {
     try {
-      const set = parseKeySet(await options.fetch(url, closing.signal))
+      const bearer = options.tokenFile === undefined ? undefined : await readBearer(options.tokenFile)
+      const set = parseKeySet(await options.fetch(url, closing.signal, bearer))
       return set.ok ? set.value : set.fault.message
     } catch (error) {
       return error instanceof Error ? error.message : 'the fetch failed'
@@ -117,6 +121,17 @@ export function urlKeys(options: {
       clearTimeout(timer)
     },
   }
+}
+
+/** The token in a file, one newline cut. @throws Error whose message holds nothing of the file */
+async function readBearer(file: string): Promise<string> {
+  const text = await readFile(file, 'latin1').catch(() => {
+    throw new Error(`\`${file}\` can not be read`)
+  })
+  const token = text.replace(/\r?\n$/, '')
+  // What a header may hold; a fault of the client that sends it would repeat it. @see RFC 6750 section 2.1
+  if (!/^[A-Za-z0-9._~+/-]{1,16384}=*$/.test(token)) throw new Error(`\`${file}\` holds no bearer token`)
+  return token
 }
 
 /** Scheme, host and path: a query may hold a secret. */

@@ -247,7 +247,7 @@ describe('a bad answer keeps the last good set, and says what was wrong:', () =>
 
   test('no answer in time', async () => {
     const server = await keyServer(() => undefined)
-    const fetch = (url: URL, signal: AbortSignal): Promise<Uint8Array> => fetchDocument(url, signal, 50)
+    const fetch = (url: URL, signal: AbortSignal): Promise<Uint8Array> => fetchDocument(url, signal, undefined, 50)
     const { event } = watch(server.url, { fetch })
     expect(await event()).toMatchObject({ result: 'failed', detail: expect.stringMatching(/within 50 ms/) as string })
   })
@@ -257,7 +257,7 @@ describe('a bad answer keeps the last good set, and says what was wrong:', () =>
       const drip = setInterval(() => response.write(' '), 5)
       response.on('close', () => clearInterval(drip))
     })
-    const fetch = (url: URL, signal: AbortSignal): Promise<Uint8Array> => fetchDocument(url, signal, 100)
+    const fetch = (url: URL, signal: AbortSignal): Promise<Uint8Array> => fetchDocument(url, signal, undefined, 100)
     const { event } = watch(server.url, { fetch })
     expect(await event()).toMatchObject({ result: 'failed', detail: expect.stringMatching(/within 100 ms/) as string })
   })
