@@ -11,11 +11,13 @@ const LONGEST_LIFE_MS = 86_400_000 + LEEWAY_MS
 /** Rules kept at most; merged by what they name, so that repeating one costs nothing. */
 export const MAX_RULES = 100_000
 
-/** What to revoke: one token by its id, or every token of a sandbox or tenant. */
+/** What to revoke: one token by its id, or every token of a sandbox, of a tenant, or of anybody. */
 export type RevocationRule = { readonly tokenId: string } | RevocationOfMany
 
-/** Every token of a sandbox or tenant that was issued before an instant. */
-export type RevocationOfMany = ({ readonly sandbox: string } | { readonly tenant: string }) & {
+/** Every token of a sandbox, of a tenant, or of all, that was issued before an instant. */
+export type RevocationOfMany = (
+  { readonly sandbox: string } | { readonly tenant: string } | { readonly everyone: true }
+) & {
   /**
    * Milliseconds since the epoch; tokens with an earlier `iat` are revoked. Default: 30 s from now, since an issuer's clock may be ahead by as
    * much. Until then new tokens are refused too; an instant of the past lets new ones through at once.
@@ -23,9 +25,12 @@ export type RevocationOfMany = ({ readonly sandbox: string } | { readonly tenant
   readonly issuedBeforeMs?: number | undefined
 }
 
+/** The one value of the kind `everyone`. */
+const EVERYONE = '*'
+
 /** A rule as it is kept. */
 export const revocationSchema = z.strictObject({
-  kind: z.enum(['token', 'sandbox', 'tenant']),
+  kind: z.enum(['token', 'sandbox', 'tenant', 'everyone']),
   value: z.string().min(1).max(512),
   /** Tokens issued before this; `null` for one token, whenever issued. */
   issued_before: z.number().nullable(),
@@ -48,8 +53,13 @@ export function createRevocation(rule: RevocationRule, nowMs: number): Revocatio
 function describeRule(rule: RevocationRule, nowMs: number): Revocation {
   if ('tokenId' in rule) return { kind: 'token', value: rule.tokenId, issued_before: null, revoked_at: nowMs }
   const issuedBefore = rule.issuedBeforeMs ?? nowMs + LEEWAY_MS + 1
-  const [kind, value] = 'sandbox' in rule ? (['sandbox', rule.sandbox] as const) : (['tenant', rule.tenant] as const)
+  const [kind, value] = whom(rule)
   return { kind, value, issued_before: issuedBefore, revoked_at: nowMs }
+}
+
+function whom(rule: RevocationOfMany): readonly [Exclude<Revocation['kind'], 'token'>, string] {
+  if ('everyone' in rule) return ['everyone', EVERYONE]
+  return 'sandbox' in rule ? ['sandbox', rule.sandbox] : ['tenant', rule.tenant]
 }
 
 /** When the last token that a rule can concern is dead. */
@@ -57,71 +67,89 @@ export function lapsesAtMs(revocation: Revocation): number {
   return Math.max(revocation.revoked_at + LEEWAY_MS, revocation.issued_before ?? 0) + LONGEST_LIFE_MS
 }
 
-/** The rules in force. */
+type RuleMaps = Readonly<Record<Revocation['kind'], Map<string, Revocation>>>
+
+/**
+ * The rules in force. One that has lapsed stays in force while there is room: a clock may be ahead and come back, and an identity of a bound listener
+ * never expires. It no longer counts against {@link MAX_RULES}.
+ */
 export class RevocationRules {
-  readonly #rules: Readonly<Record<Revocation['kind'], Map<string, Revocation>>> = {
-    token: new Map(),
-    sandbox: new Map(),
-    tenant: new Map(),
-  }
+  readonly #rules: RuleMaps = emptyMaps()
+  /** The oldest goes first. */
+  readonly #lapsed: RuleMaps = emptyMaps()
 
-  /** For identities that never expire; see {@link isRevoked}. The oldest goes first. */
-  readonly #lapsed = new Map<string, Revocation>()
-
-  /** Rules in force. */
+  /** Rules in force that have not lapsed. */
   get size(): number {
-    return this.#rules.token.size + this.#rules.sandbox.size + this.#rules.tenant.size
+    return sizeOf(this.#rules)
   }
 
   /** Adds a rule; the wider of two on the same thing stays. */
   add(revocation: Revocation): void {
-    const rules = this.#rules[revocation.kind]
-    const known = rules.get(revocation.value)
-    if (known === undefined) rules.set(revocation.value, revocation)
-    else rules.set(revocation.value, widest(known, revocation))
+    addTo(this.#rules, revocation)
   }
 
-  /** Whether a rule concerns the identity. One that never expires, as a bound listener's, is also held to rules that have lapsed for tokens. */
+  /** Whether a rule concerns the identity. */
   isRevoked(identity: Identity): boolean {
-    const { token, sandbox, tenant } = this.#rules
-    if (token.size > 0 && token.has(identity.tokenId)) return true
-    if (sandbox.size > 0 && concerns(sandbox, identity.sandbox, identity.issuedAtMs)) return true
-    if (tenant.size > 0 && concerns(tenant, identity.tenant, identity.issuedAtMs)) return true
-    return identity.expiresAtMs === Infinity && this.#lapsed.size > 0 && this.#isLapsedRuleFor(identity)
+    return concerns(this.#rules, identity) || concerns(this.#lapsed, identity)
   }
 
-  /** The rules in force, oldest first within a kind. */
+  /** The rules in force that have not lapsed, oldest first within a kind. */
   list(): Revocation[] {
-    return Object.values(this.#rules).flatMap((rules) => [...rules.values()])
+    return allOf(this.#rules)
   }
 
-  /** Drops the rules that no living token can fall under. */
+  /** Sets apart the rules that no living token can fall under by this clock, and takes back those that it has been wrong about. */
   lapse(nowMs: number): void {
-    for (const rules of Object.values(this.#rules)) {
-      for (const [value, revocation] of rules) {
-        if (lapsesAtMs(revocation) > nowMs) continue
-        rules.delete(value)
-        this.#lapsed.set(lapsedKey(revocation.kind, value), revocation)
-      }
+    for (const revocation of allOf(this.#lapsed)) {
+      if (lapsesAtMs(revocation) > nowMs) move(revocation, this.#lapsed, this.#rules)
     }
-    for (const oldest of this.#lapsed.keys()) {
-      if (this.#lapsed.size <= MAX_RULES) break
-      this.#lapsed.delete(oldest)
+    for (const revocation of allOf(this.#rules)) {
+      if (lapsesAtMs(revocation) <= nowMs) move(revocation, this.#rules, this.#lapsed)
     }
-  }
-
-  #isLapsedRuleFor(identity: Identity): boolean {
-    const applies = (kind: Revocation['kind'], value: string | undefined): boolean => {
-      const rule = value === undefined ? undefined : this.#lapsed.get(lapsedKey(kind, value))
-      return rule !== undefined && identity.issuedAtMs < (rule.issued_before ?? Infinity)
+    let tooMany = sizeOf(this.#lapsed) - MAX_RULES
+    if (tooMany <= 0) return
+    const oldestFirst = allOf(this.#lapsed).toSorted((one, other) => one.revoked_at - other.revoked_at)
+    for (const { kind, value } of oldestFirst) {
+      if (tooMany-- <= 0) break
+      this.#lapsed[kind].delete(value)
     }
-    return (
-      applies('token', identity.tokenId) || applies('sandbox', identity.sandbox) || applies('tenant', identity.tenant)
-    )
   }
 }
 
-function concerns(rules: ReadonlyMap<string, Revocation>, value: string | undefined, issuedAtMs: number): boolean {
+function emptyMaps(): RuleMaps {
+  return { token: new Map(), sandbox: new Map(), tenant: new Map(), everyone: new Map() }
+}
+
+function sizeOf({ token, sandbox, tenant, everyone }: RuleMaps): number {
+  return token.size + sandbox.size + tenant.size + everyone.size
+}
+
+function allOf(rules: RuleMaps): Revocation[] {
+  return Object.values(rules).flatMap((ofKind) => [...ofKind.values()])
+}
+
+function addTo(rules: RuleMaps, revocation: Revocation): void {
+  const known = rules[revocation.kind].get(revocation.value)
+  rules[revocation.kind].set(revocation.value, known === undefined ? revocation : widest(known, revocation))
+}
+
+function move(revocation: Revocation, from: RuleMaps, to: RuleMaps): void {
+  from[revocation.kind].delete(revocation.value)
+  addTo(to, revocation)
+}
+
+function concerns({ token, sandbox, tenant, everyone }: RuleMaps, identity: Identity): boolean {
+  if (token.size > 0 && token.has(identity.tokenId)) return true
+  if (sandbox.size > 0 && concernsIssued(sandbox, identity.sandbox, identity.issuedAtMs)) return true
+  if (tenant.size > 0 && concernsIssued(tenant, identity.tenant, identity.issuedAtMs)) return true
+  return everyone.size > 0 && concernsIssued(everyone, EVERYONE, identity.issuedAtMs)
+}
+
+function concernsIssued(
+  rules: ReadonlyMap<string, Revocation>,
+  value: string | undefined,
+  issuedAtMs: number,
+): boolean {
   const rule = value === undefined ? undefined : rules.get(value)
   return rule !== undefined && issuedAtMs < (rule.issued_before ?? Infinity)
 }
@@ -133,8 +161,4 @@ function widest(one: Revocation, other: Revocation): Revocation {
     issued_before: unbounded ? null : Math.max(one.issued_before ?? 0, other.issued_before ?? 0),
     revoked_at: Math.max(one.revoked_at, other.revoked_at),
   }
-}
-
-function lapsedKey(kind: Revocation['kind'], value: string): string {
-  return `${kind} ${value}`
 }

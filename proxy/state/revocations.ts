@@ -1,6 +1,7 @@
 /**
  * Revocations that every process on the state folder sees within a quarter of a second, and that survive a restart. One file of JSON lines for each
- * day, only ever appended to: no process rewrites what another may be adding to, and a file is deleted days after its last rule has lapsed.
+ * day, only ever appended to: no process rewrites what another may be adding to. A clock may be ahead and come back, so a file is deleted only when this
+ * process has itself seen more time pass than any of its rules can matter for.
  */
 import { closeSync, fstatSync, openSync, readSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { open } from 'node:fs/promises'
@@ -14,7 +15,6 @@ import {
   type RevocationRule,
   RevocationRules,
   createRevocation,
-  lapsesAtMs,
   revocationSchema,
 } from './revocation-rules.ts'
 
@@ -26,8 +26,18 @@ const STALE_MS = 5_000
 
 const DAY_MS = 86_400_000
 
-/** Days after which a file is deleted: rules lapse after little more than one. */
+const HOUR_MS = 3_600_000
+
+/** Days by the clock after which a file may be deleted: rules lapse after little more than one. */
 const KEPT_DAYS = 4
+
+/** For so long must a process have known a file before it deletes it: no token outlives that, whatever the clock says. */
+const CONFIRMED_MS = 25 * HOUR_MS
+
+/** Old files kept at most, where no process runs long enough to be sure. */
+const MAX_OLD_FILES = 30
+
+const SWEEP_EVERY_MS = 600_000
 
 /** The revocations of a state folder. */
 export interface Revocations {
@@ -64,7 +74,7 @@ export async function openRevocations(
   const readers = new Map<string, LineReader>()
   let lastGoodMs = clock.monotonicMs()
   let lastFault: string | undefined
-  let nextSweepMs = clock.wallMs()
+  let nextSweepMs = clock.monotonicMs()
   let unreadable = 0
   let told = 0
 
@@ -72,9 +82,10 @@ export async function openRevocations(
   function look(): void {
     try {
       const added = readNewRules()
-      const now = clock.wallMs()
-      if (now >= nextSweepMs) sweep(now)
-      lastGoodMs = clock.monotonicMs()
+      const nowMs = clock.monotonicMs()
+      if (nowMs >= nextSweepMs) sweep(nowMs)
+      if (rules.size > MAX_RULES) throw new TooManyRules(`hold more than ${MAX_RULES} rules; nobody is let out`)
+      lastGoodMs = nowMs
       lastFault = undefined
       if (unreadable > told) onFault(`revocations \`${path}\` hold ${unreadable} lines that are none`)
       told = unreadable
@@ -89,11 +100,11 @@ export async function openRevocations(
   function readNewRules(): boolean {
     let added = false
     for (const name of listFolder(path).filter(isDayFile)) {
-      const reader = readers.get(name) ?? new LineReader(join(path, name))
+      const reader = readers.get(name) ?? new LineReader(join(path, name), clock)
       readers.set(name, reader)
       for (const line of reader.readNew()) added = addLine(line) || added
+      if (rules.size > MAX_RULES) rules.lapse(clock.wallMs())
     }
-    if (rules.size > MAX_RULES) throw new TooManyRules(`hold more than ${MAX_RULES} rules; nobody is let out`)
     return added
   }
 
@@ -101,17 +112,19 @@ export async function openRevocations(
   function addLine(line: string): boolean {
     const revocation = parseLine(line)
     if (revocation === undefined) unreadable++
-    if (revocation === undefined || lapsesAtMs(revocation) <= clock.wallMs()) return false
+    if (revocation === undefined) return false
     rules.add(revocation)
     return true
   }
 
-  function sweep(now: number): void {
-    nextSweepMs = now + 600_000
-    rules.lapse(now)
-    const oldest = dayFile(now - KEPT_DAYS * DAY_MS)
-    for (const [name, reader] of readers) {
-      if (name >= oldest) continue
+  function sweep(nowMs: number): void {
+    nextSweepMs = nowMs + SWEEP_EVERY_MS
+    const wallMs = clock.wallMs()
+    rules.lapse(wallMs)
+    const oldestKept = dayFile(wallMs - KEPT_DAYS * DAY_MS)
+    const old = [...readers].filter(([name]) => name < oldestKept).sort()
+    for (const [index, [name, reader]] of old.entries()) {
+      if (nowMs - reader.lastReadMs < CONFIRMED_MS && index >= old.length - MAX_OLD_FILES) continue
       reader.close()
       readers.delete(name)
       rmSync(join(path, name), { force: true })
@@ -197,12 +210,17 @@ async function appendOnce(path: string, line: string): Promise<void> {
 /** Follows a growing file of lines. It is kept open: else a file put in its place could have the same inode, and pass for it. */
 class LineReader {
   readonly #path: string
+  readonly #clock: Clock
   #file: { readonly descriptor: number; readonly inode: number; readonly device: number } | undefined
   #offset = 0
   #partial = ''
+  /** Monotonic clock, of the last read that found something. */
+  lastReadMs: number
 
-  constructor(path: string) {
+  constructor(path: string, clock: Clock) {
     this.#path = path
+    this.#clock = clock
+    this.lastReadMs = clock.monotonicMs()
   }
 
   /** The lines that were finished since the last call. A file that shrank or was replaced is read from the start: rules only add up. */
@@ -213,6 +231,7 @@ class LineReader {
     while (this.#offset < size) {
       const length = readSync(descriptor, chunk, 0, chunk.length, this.#offset)
       if (length === 0) return
+      this.lastReadMs = this.#clock.monotonicMs()
       this.#offset += length
       // As latin1, so that a character cut in two by the chunks is whole again in its line.
       const lines = (this.#partial + chunk.toString('latin1', 0, length)).split('\n')

@@ -19,7 +19,7 @@ import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { Clock } from '../../../proxy/clock.ts'
 import { systemClock } from '../../../proxy/clock.ts'
-import { RevocationRules, createRevocation } from '../../../proxy/state/revocation-rules.ts'
+import { MAX_RULES, RevocationRules, createRevocation } from '../../../proxy/state/revocation-rules.ts'
 import { type Revocations, openRevocations } from '../../../proxy/state/revocations.ts'
 import type { Identity } from '../../../proxy/tokens/identity.ts'
 
@@ -134,33 +134,108 @@ describe('a revocation', () => {
     await expect((await open()).revoke({ tenant: 'x', issuedBeforeMs: NaN })).rejects.toThrow(TypeError)
   })
 
-  test('is dropped when no token that it concerns can live, and its file some days later', async () => {
+  test('no longer counts when no token that it concerns can live, and stays in force all the same', async () => {
     let passed = 0
     const clock = { wallMs: () => Date.now() + passed, monotonicMs: () => performance.now() }
     const revocations = await open(clock)
     await revocations.revoke({ tokenId: 'jti-1' })
     passed = 23.9 * HOUR
-    expect((await open(clock)).isRevoked(identity())).toBe(true)
+    expect((await open(clock)).list()).toHaveLength(1)
     passed = 24.1 * HOUR
-    expect((await open(clock)).isRevoked(identity())).toBe(false)
-    await revocations.revoke({ tokenId: 'jti-2' })
-    expect(revocations.list().map((rule) => rule.value)).toEqual(['jti-2'])
-    passed = 6 * 24 * HOUR
-    await open(clock)
-    expect(readdirSync(folder)).toEqual([])
+    const later = await open(clock)
+    expect(later.list()).toEqual([])
+    expect(later.isRevoked(identity())).toBe(true)
+    await later.revoke({ tokenId: 'jti-2' })
+    expect(later.list().map((rule) => rule.value)).toEqual(['jti-2'])
   })
 
-  test('never lapses for an identity that never expires, as of a bound listener', () => {
+  test('in the past of its file is deleted once a process has itself seen so much time pass', async () => {
+    let wall = 0
+    let monotonic = 0
+    const clock = { wallMs: () => Date.now() + wall, monotonicMs: () => performance.now() + monotonic }
+    const revocations = await open(clock)
+    await revocations.revoke({ tokenId: 'jti-1' })
+    const look = () => revocations.revoke({ tokenId: `look-${wall}` })
+    wall = 6 * 24 * HOUR
+    monotonic = 24 * HOUR
+    await look()
+    expect(readdirSync(folder)).toHaveLength(2)
+    monotonic = 26 * HOUR
+    await look()
+    expect(readdirSync(folder)).toHaveLength(1)
+    expect(revocations.isRevoked(identity())).toBe(true)
+  })
+
+  test('outlives a clock that goes far ahead, with restarts in the meantime, and comes back', async () => {
+    let ahead = 0
+    const clock = { wallMs: () => Date.now() + ahead, monotonicMs: () => performance.now() }
+    const stays = await open(clock)
+    await stays.revoke({ tokenId: 'jti-1' })
+    await stays.revoke({ sandbox: 'sbx_9' })
+    for (const days of [2, 30, 4000]) {
+      ahead = days * 24 * HOUR
+      await stays.revoke({ tokenId: `then-${days}` })
+      const restarted = await open(clock)
+      for (const revocations of [stays, restarted]) {
+        expect(revocations.isRevoked(identity())).toBe(true)
+        expect(revocations.isRevoked(identity({ tokenId: 'x', sandbox: 'sbx_9' }))).toBe(true)
+      }
+      restarted.close()
+    }
+    ahead = 0
+    const back = await open(clock)
+    expect(back.isRevoked(identity())).toBe(true)
+    expect(back.isRevoked(identity({ tokenId: 'then-30' }))).toBe(true)
+    expect(back.isRevoked(identity({ tokenId: 'x', sandbox: 'sbx_9' }))).toBe(true)
+    expect(back.list().map((rule) => rule.value)).toContain('jti-1')
+  })
+
+  test('of a clock that is far behind is in force when the clock is put right', async () => {
+    let ahead = -1000 * 24 * HOUR
+    const clock = { wallMs: () => Date.now() + ahead, monotonicMs: () => performance.now() }
+    const revocations = await open(clock)
+    await revocations.revoke({ tokenId: 'jti-1' })
+    ahead = 0
+    expect(revocations.isRevoked(identity())).toBe(true)
+    expect((await open(clock)).isRevoked(identity())).toBe(true)
+  })
+
+  test('old files are bounded where no process lives for a day', async () => {
+    mkdirSync(folder, { mode: 0o700 })
+    for (let day = 0; day < 40; day++) {
+      const at = Date.now() - (50 - day) * 24 * HOUR
+      const line = JSON.stringify(createRevocation({ tokenId: `t-${day}` }, at))
+      writeFileSync(join(folder, `${new Date(at).toISOString().slice(0, 10)}.jsonl`), `${line}\n`, { mode: 0o600 })
+    }
+    await open()
+    const kept = readdirSync(folder).sort()
+    expect(kept).toHaveLength(30)
+    expect(kept[0]).toBe(`${new Date(Date.now() - 40 * 24 * HOUR).toISOString().slice(0, 10)}.jsonl`)
+  })
+
+  test('that has lapsed is held to identities that never expire, as of a bound listener, if they are older', () => {
     const rules = new RevocationRules()
     const now = Date.now()
     rules.add(createRevocation({ sandbox: 'sbx_1' }, now))
     rules.add(createRevocation({ tokenId: 'other' }, now))
     rules.lapse(now + 30 * HOUR)
     expect(rules.size).toBe(0)
-    expect(rules.isRevoked(identity())).toBe(false)
     expect(rules.isRevoked(identity({ expiresAtMs: Infinity }))).toBe(true)
     expect(rules.isRevoked(identity({ expiresAtMs: Infinity, issuedAtMs: now + HOUR }))).toBe(false)
     expect(rules.isRevoked(identity({ expiresAtMs: Infinity, sandbox: 'sbx_2', tokenId: 'other' }))).toBe(true)
+    rules.lapse(now)
+    expect(rules.size).toBe(2)
+  })
+
+  test('that has lapsed makes room for others, the oldest first', () => {
+    const rules = new RevocationRules()
+    const now = Date.now()
+    for (let index = 0; index <= MAX_RULES; index++) rules.add(createRevocation({ tokenId: `t-${index}` }, now + index))
+    rules.lapse(now + 30 * HOUR)
+    expect(rules.size).toBe(0)
+    expect(rules.isRevoked(identity({ tokenId: 't-0' }))).toBe(false)
+    expect(rules.isRevoked(identity({ tokenId: 't-1' }))).toBe(true)
+    expect(rules.isRevoked(identity({ tokenId: `t-${MAX_RULES}` }))).toBe(true)
   })
 })
 
