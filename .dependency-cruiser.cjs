@@ -59,7 +59,8 @@ module.exports = {
         dependencyTypes: ['npm-dev'],
         dependencyTypesNot: ['type-only'],
         // Optional peers: loaded by whoever needs them, and tested against.
-        pathNot: 'node_modules/(@anthropic-ai/sandbox-runtime|@modelcontextprotocol/sdk|dockerode)/',
+        pathNot:
+          'node_modules/(@anthropic-ai/sandbox-runtime|@langchain/core|@modelcontextprotocol/sdk|@openai/agents|deepagents|dockerode)/',
       },
     },
     { name: 'resolvable', severity: 'error', from: {}, to: { couldNotResolve: true } },

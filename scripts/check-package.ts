@@ -26,6 +26,20 @@ try {
     ['--input-type=module', '-e', "await import('sallyport/proxy'); await import('sallyport/policies')"],
     folder,
   )
+  // Without what they are for, which is optional, the adapters load all the same and say what is missing.
+  for (const [adapter, call] of [
+    ['langchain', 'sandboxTools'],
+    ['langchain', 'deepagentsBackend'],
+    ['openai-agents', 'sandboxTools'],
+    ['openai-agents', 'sandboxClient'],
+  ] as const) {
+    const program = `const { ${call} } = await import('sallyport/adapters/${adapter}')
+      try { await ${call}({}) } catch (error) { process.stdout.write(error.code) }`
+    const code = run('node', ['--input-type=module', '-e', program], folder)
+    if (code !== 'SALLYPORT_PACKAGE_MISSING')
+      throw new Error(`${call} of ${adapter} says \`${code}\` without its package`)
+  }
+  run('node', ['--input-type=module', '-e', "(await import('sallyport/adapters/ai-sdk')).sandboxTools({})"], folder)
   const help = run(path.join(folder, 'node_modules/.bin/sallyport'), ['--help'], folder)
   if (!help.includes('serve')) throw new Error('the installed binary does not print its help')
   console.log(`package: ${files.length} files, types and entry points are right`)

@@ -1,0 +1,104 @@
+/** A sandbox for the OpenAI Agents SDK (`@openai/agents`): as function tools, or as the client and session of its sandbox agents: `sallyport/adapters/openai-agents`. */
+import type { Tool } from '@openai/agents'
+import type { SandboxClient, SandboxClientCreateArgs, SandboxSession } from '@openai/agents/sandbox'
+import { z } from 'zod'
+import type { CreateSandboxOptions, Sandbox, SandboxProvider } from '../sandbox.ts'
+import { loadPackage } from './load-package.ts'
+import { checkManifest, materialize } from './openai-manifest.ts'
+import { type AgentsSandboxOptions, makeSession } from './openai-session.ts'
+import { SANDBOX_TOOLS, type SandboxToolOptions } from './sandbox-tools.ts'
+
+export type { AgentsSandboxOptions } from './openai-session.ts'
+export type { SandboxToolOptions } from './sandbox-tools.ts'
+
+/** How the sandboxes of a client are made and behave. */
+export interface SandboxClientSettings extends AgentsSandboxOptions {
+  /** For each `create` of the provider. */
+  readonly create?: Omit<CreateSandboxOptions, 'signal'>
+}
+
+const PACKAGE = '@openai/agents'
+
+/**
+ * Makes `exec`, `read_file`, `write_file` and `list_files` of a sandbox, for `tools` of an agent. What goes wrong is a result that the model reads, and so is an
+ * exit code; `signal` of the run kills the command. The sandbox stays yours to destroy.
+ * @throws SallyportError `SALLYPORT_PACKAGE_MISSING` without `@openai/agents`
+ */
+export async function sandboxTools(sandbox: Sandbox, options: SandboxToolOptions = {}): Promise<Tool[]> {
+  const { tool } = await loadPackage(PACKAGE, () => import('@openai/agents'))
+  return Object.values(SANDBOX_TOOLS).map(({ name, description, inputSchema, run }) =>
+    tool({
+      name,
+      description,
+      // Strict schemas can't have parameters that may be left out, so the tool checks its input itself.
+      strict: false,
+      parameters: jsonSchemaOf(inputSchema),
+      execute: async (input, _context, details) =>
+        (await run(input, { ...options, sandbox, signal: details?.signal })).text,
+    }),
+  )
+}
+
+/**
+ * Makes the `client` of `RunConfig.sandbox`: each run of a `SandboxAgent` gets a sandbox of its own, which is destroyed with it.
+ *
+ * The workspace is `rootDir`, whatever `root` of the manifest says. Of its entries files and folders with content are made, and its environment goes to commands;
+ * all else (users, mounts, repositories, host files, snapshots, ports, terminals) is refused with an error of the SDK.
+ * @throws SallyportError `SALLYPORT_PACKAGE_MISSING` without `@openai/agents`
+ */
+export async function sandboxClient(
+  provider: SandboxProvider,
+  { create, ...options }: SandboxClientSettings = {},
+): Promise<SandboxClient> {
+  const { agents, sdk } = await loadSdk()
+  return {
+    backendId: 'sallyport',
+    create: async (asked?: SandboxClientCreateArgs | Parameters<typeof sdk.cloneManifest>[0]) => {
+      const { manifest, snapshot } = sdk.normalizeSandboxClientCreateArgs(
+        asked as Parameters<typeof sdk.normalizeSandboxClientCreateArgs>[0],
+      )
+      if (snapshot !== undefined && !sdk.isNoopSnapshotSpec(snapshot)) {
+        throw new sdk.SandboxUnsupportedFeatureError(
+          'there are no snapshots of these sandboxes; copy out what should stay',
+        )
+      }
+      checkManifest(sdk, manifest)
+      const environment = await manifest.resolveEnvironment()
+      const sandbox = await provider.create(create)
+      try {
+        await materialize(sdk, sandbox, manifest.entries)
+        return makeSession(agents, sdk, sandbox, { ...options, manifest, environment, isOwned: true })
+      } catch (error) {
+        await sandbox.destroy()
+        throw error
+      }
+    },
+  }
+}
+
+/**
+ * Makes the `session` of `RunConfig.sandbox` for a sandbox that stays yours to destroy. The SDK tells a session nothing of the end of a run, so `options.signal`
+ * is what kills its commands.
+ * @throws SallyportError `SALLYPORT_PACKAGE_MISSING` without `@openai/agents`
+ */
+export async function sandboxSession(sandbox: Sandbox, options: AgentsSandboxOptions = {}): Promise<SandboxSession> {
+  const { agents, sdk } = await loadSdk()
+  return makeSession(agents, sdk, sandbox, {
+    ...options,
+    manifest: new sdk.Manifest(),
+    environment: {},
+    isOwned: false,
+  })
+}
+
+async function loadSdk() {
+  const [agents, sdk] = await loadPackage(PACKAGE, () =>
+    Promise.all([import('@openai/agents'), import('@openai/agents/sandbox')]),
+  )
+  return { agents, sdk }
+}
+
+function jsonSchemaOf(schema: z.ZodObject) {
+  const { properties = {}, required = [] } = z.toJSONSchema(schema)
+  return { type: 'object' as const, properties, required, additionalProperties: true as const }
+}
