@@ -130,6 +130,8 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   const registry = keep(new TunnelRegistry({ clock, idleTimeoutMs: settings().timeouts.idleSeconds * 1000 }))
   const limits = new LimitCounters(settings().limits, clock)
   const metrics = keep(createMetrics({ version, activeTunnels: () => registry.size }))
+  /** Set once there are tunnels to look at. */
+  let keysChanged: () => void = () => undefined
   const identifier = keep(
     createIdentifier({
       issuers: settings().issuers,
@@ -140,6 +142,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       clock,
       onKeyEvent: (issuer, event) => {
         metrics.countKeyRefresh(event.result)
+        if (event.result === 'loaded') keysChanged()
         if (event.result === 'failed')
           logger.warn({ issuer, detail: event.detail }, 'the keys of an issuer could not be read')
       },
@@ -168,11 +171,11 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
 
   let draining = false
   const closedIdentities = new WeakSet<Identity>()
-  /** Its bound listener is closed, or its issuer is no longer configured. */
+  /** Its bound listener is closed, or its issuer is no longer configured, or the key that signed its token was taken out. */
   const isUnknown = (identity: Identity) =>
     identity.issuer === BOUND_ISSUER
       ? closedIdentities.has(identity)
-      : !settings().issuers.some(({ issuer }) => issuer === identity.issuer)
+      : !settings().issuers.some(({ issuer }) => issuer === identity.issuer) || identifier.isKeyGone(identity)
   const gate: Gate = {
     destinations: new KnownDestinations(),
     closedFor: () => {
@@ -204,6 +207,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       void recheckTunnels()
     }, RECHECK_MS).unref()
   }
+  keysChanged = recheckSoon
   closers.push(
     state.revocations.onChange(() => void recheckTunnels()),
     policies.onChange(recheckSoon),

@@ -16,6 +16,7 @@ import type { Identity } from './identity.ts'
 import { type IssuerOptions, closeIssuers, createIssuers } from './issuers.ts'
 import { type VerifiedToken, refuseNow, tunnelExpiresAtMs } from './judge.ts'
 import type { KeyDocument } from './key-file.ts'
+import type { VerificationKey } from './key-set.ts'
 import type { KeyEvent } from './key-source.ts'
 import type { RefreshTimes } from './key-url.ts'
 import { type CacheLimits, VerdictCache } from './verdict-cache.ts'
@@ -57,6 +58,8 @@ export interface Identifier {
    * @throws SallyportError as {@link createIdentifier} does; then everything stays as it was
    */
   readonly replace: (issuers: readonly IssuerOptions[], sets?: EntrySets) => void
+  /** Whether the key that verified somebody's token was taken out since, or the issuer itself: nothing may stay open for him. Cheap. */
+  readonly isKeyGone: (identity: Identity) => boolean
   /** Whether tokens of every issuer can be verified: `false` while a key set was never fetched, or not for a day. */
   readonly isReady: () => boolean
   /** Stops watching keys; idempotent. */
@@ -100,6 +103,8 @@ export function createIdentifier(options: IdentifierOptions): Identifier {
   let generation = 0
   const verified = new VerdictCache<Verified>(options.cache)
   const refused = new VerdictCache<Refused>(REFUSED_LIMITS)
+  /** What verified the tokens of those who may still have something open. */
+  const signers = new WeakMap<Identity, VerificationKey>()
   const underway = new Map<string, Promise<Verdict | NotIdentified>>()
   const budget = createFailureBudget(clock.monotonicMs, options.failures)
   const gate = createVerifyGate()
@@ -153,7 +158,10 @@ export function createIdentifier(options: IdentifierOptions): Identifier {
     if (!('costUs' in verdict || 'source' in verdict)) return verdict
     if (!verdict.ok) budget.charge(client.address, verdict.costUs + token.length * FAILURE_COST_US.perByte)
     if (asked !== generation) return verdict
-    if (verdict.ok) verified.set(id, verdict, token.length)
+    if (verdict.ok) {
+      verified.set(id, verdict, token.length)
+      signers.set(verdict.identity, verdict.source.key)
+    }
     else if (verdict.settled) refused.set(id, verdict, token.length)
     return verdict
   }
@@ -210,6 +218,10 @@ export function createIdentifier(options: IdentifierOptions): Identifier {
       generation++
       verified.clear()
       refused.clear()
+    },
+    isKeyGone: (identity) => {
+      const key = signers.get(identity)
+      return key !== undefined && registry.issuers.get(identity.issuer)?.keys.lacks(key) !== false
     },
     isReady: () => [...registry.issuers.values()].every((issuer) => issuer.keys.size() > 0),
     close: () => closeIssuers(registry),

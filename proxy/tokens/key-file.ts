@@ -99,6 +99,7 @@ export function fileKeys(document: KeyDocument, onEvent: (event: KeyEvent) => vo
   return {
     find: (algorithm, kid) => held.find(algorithm, algorithm === 'HS256' ? undefined : kid),
     holds: (key) => held.has(key),
+    lacks: (key) => !held.has(key),
     refresh: look,
     size: () => held.size,
     close: () => clearInterval(timer),

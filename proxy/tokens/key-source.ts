@@ -16,8 +16,10 @@ export interface KeyEvent {
 export interface KeySource {
   /** The key that a token's header means, among those held now. */
   readonly find: (algorithm: TokenAlgorithm, kid: string | undefined) => VerificationKey | undefined
-  /** Whether a key that verified something earlier is still held. Cheap: asked at every cached verdict. */
+  /** Whether a key that verified something earlier is still held and good. Cheap: asked at every cached verdict. */
   readonly holds: (key: VerificationKey) => boolean
+  /** Whether a key that verified something earlier was taken out. `false` while no set was seen yet. */
+  readonly lacks: (key: VerificationKey) => boolean
   /**
    * Looks again, since a token named a key that is not held; `true` when other keys are held now. Bounded: a source over the network looks at most
    * once in its cooldown, however many tokens ask.
@@ -32,7 +34,7 @@ export interface KeySource {
 /** A set in which equal keys stay the same objects when the set is replaced, so that what they verified stays verified. */
 export class HeldKeys {
   #keys: readonly VerificationKey[] = []
-  #members: ReadonlySet<VerificationKey> = new Set()
+  #fingerprints: ReadonlySet<string> = new Set()
 
   /** Keys in the set. */
   get size(): number {
@@ -44,7 +46,7 @@ export class HeldKeys {
     const known = new Map(this.#keys.map((key) => [key.fingerprint, key]))
     const changed = keys.length !== known.size || keys.some((key) => !known.has(key.fingerprint))
     this.#keys = keys.map((key) => known.get(key.fingerprint) ?? key)
-    this.#members = new Set(this.#keys)
+    this.#fingerprints = new Set(this.#keys.map((key) => key.fingerprint))
     return changed
   }
 
@@ -53,9 +55,9 @@ export class HeldKeys {
     return selectKey(this.#keys, algorithm, kid)
   }
 
-  /** Whether this very key is in the set. */
+  /** Whether this key is in the set. */
   has(key: VerificationKey): boolean {
-    return this.#members.has(key)
+    return this.#fingerprints.has(key.fingerprint)
   }
 }
 
@@ -78,6 +80,7 @@ export function fixedKeys(keys: readonly VerificationKey[]): KeySource {
   return {
     find: (algorithm, kid) => held.find(algorithm, algorithm === 'HS256' ? undefined : kid),
     holds: (key) => held.has(key),
+    lacks: (key) => !held.has(key),
     refresh: () => false,
     size: () => held.size,
     close: () => undefined,

@@ -114,6 +114,7 @@ export function urlKeys(options: {
   return {
     find: (algorithm, kid) => (isGood() ? held.find(algorithm, kid) : undefined),
     holds: (key) => held.has(key) && isGood(),
+    lacks: (key) => lastGoodMs !== -Infinity && !held.has(key),
     refresh,
     size: () => (isGood() ? held.size : 0),
     close: () => {
