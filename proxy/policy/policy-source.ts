@@ -3,6 +3,7 @@ import {
   compilePolicy,
   parsePolicy,
   SallyportError,
+  type Checked,
   type CompiledPolicy,
   type EgressPolicy,
   type Layer,
@@ -11,6 +12,15 @@ import {
 import { systemClock, type Clock } from '../clock.ts'
 import { BOUND_ISSUER, type Identity } from '../tokens/identity.ts'
 import type { LoadedPolicy } from './dynamic-policy.ts'
+import {
+  checkTenantLayer,
+  type CheckedTenantLayer,
+  layerOf,
+  type TenantInForce,
+  type TenantLayer,
+  UNAVAILABLE_LAYER,
+  unknownPolicyName,
+} from './kept-tenants.ts'
 import {
   compileOperatorPolicies,
   dynamicCell,
@@ -54,6 +64,19 @@ export interface PolicySource {
    * @throws SallyportError `SALLYPORT_POLICY_INVALID` with every fault
    */
   define(name: string, policy: EgressPolicy): () => void
+  /**
+   * Stands a layer in the place of what the section or its resolver says of a tenant, until it is `undefined` again; listeners are told. One that has
+   * faults denies all, also when a later section makes it so.
+   */
+  keepTenant(tenant: string, layer: TenantLayer | undefined): void
+  /** Reads a tenant's layer from unknown data, as {@link keepTenant} would. */
+  checkTenant(layer: unknown): Checked<CheckedTenantLayer>
+  /** The layer of a tenant that is in force; `undefined` for a tenant that nobody knows. A resolver is asked. */
+  tenantInForce(tenant: string): Promise<TenantInForce | undefined>
+  /** Tenants whose layers are kept or written down in the section. */
+  tenants(): readonly string[]
+  /** What the layers would be with another one for the tenant; `undefined` stands for what there is without a kept one. */
+  layersIf(identity: Identity, layer: CheckedTenantLayer | undefined): Promise<Layers>
   /** Calls back after any change that may concern an open tunnel: a new section, another answer of a resolver, one out of reach. Returns what ends it. */
   onChange(listener: () => void): () => void
   /** Of the section, a short hash. */
@@ -93,6 +116,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   const listeners = new Set<() => void>()
   const remembered = new WeakMap<Identity, Remembered>()
   const defined = new Map<string, PolicyCell>()
+  const kept = new Map<string, { readonly layer: TenantLayer; readonly cell: ModalCell }>()
   let generation = 0
   let machineSets = options.machineSets ?? NO_SETS
   let isClosed = false
@@ -113,12 +137,33 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       dispose(state)
       machineSets = sets ?? machineSets
       state = next
+      for (const [tenant, { layer }] of kept) kept.set(tenant, { layer, cell: keptCell(tenant, layer) })
       changed()
     },
+    keepTenant: (tenant, layer) => {
+      if (layer === undefined) kept.delete(tenant)
+      else kept.set(tenant, { layer, cell: keptCell(tenant, layer) })
+      changed()
+    },
+    checkTenant: (layer) => checkTenantLayer(layer, state.operator),
+    tenantInForce: async (tenant) => {
+      const own = kept.get(tenant)
+      const written = state.operator.tenants.has(tenant)
+      const { mode, cell } = tenantLayer(state, tenant)
+      if (own === undefined && !written && state.askTenant === undefined) return undefined
+      const policy = await cell.current()
+      if (own === undefined && !written && cell.version() === 'unknown') return undefined
+      const layer = own?.layer ?? layerOf(policy, mode)
+      const source = own !== undefined ? 'api' : written ? 'configuration' : 'resolver'
+      return { source, layer, version: versionOf(layer) }
+    },
+    tenants: () => [...new Set([...kept.keys(), ...state.operator.tenants.keys()])],
+    layersIf: async (identity, layer) => {
+      const { found, build } = gather(identity, layer?.cell ?? configuredLayer(state, identity.tenant ?? ''))
+      return build(await Promise.all(found.map((one) => Promise.resolve(one))))
+    },
     define: (name, policy) => {
-      const { operator } = compile({ named: { [name]: policy } }, machineSets)
-      const cell = operator.named.get(name)
-      if (cell === undefined) throw new TypeError(`no policy \`${name}\` came of its definition`)
+      const cell = policy.kind === 'named' ? namedCell(policy.name) : compiledCell(policy)
       const former = defined.get(name)
       defined.set(name, cell)
       if (former !== undefined) {
@@ -170,6 +215,33 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     return { operator: operator.value, resolved: new Map(), askTenant }
   }
 
+  function compiledCell(policy: EgressPolicy): PolicyCell {
+    const cell = compile({ named: { it: policy } }, machineSets).operator.named.get('it')
+    if (cell === undefined) throw new TypeError('no policy came of its definition')
+    return cell
+  }
+
+  /** One of the operator's, as it is at each time; one that a reload takes away denies. */
+  function namedCell(name: string): PolicyCell {
+    if (!state.operator.named.has(name))
+      throw new SallyportError(
+        'SALLYPORT_POLICY_INVALID',
+        `the policy can not be used: ${unknownPolicyName(name).message}`,
+      )
+    return {
+      current: () => state.operator.named.get(name)?.current() ?? UNAVAILABLE,
+      version: () => state.operator.named.get(name)?.version() ?? '',
+      close: () => undefined,
+    }
+  }
+
+  function keptCell(tenant: string, layer: TenantLayer): ModalCell {
+    const checked = checkTenantLayer(layer, state.operator)
+    if (checked.ok) return checked.value.cell
+    options.onFault?.(`tenant ${tenant}`, new TypeError(checked.faults[0]?.message))
+    return UNAVAILABLE_LAYER
+  }
+
   function changed(): void {
     generation++
     for (const listener of [...listeners]) listener()
@@ -192,11 +264,11 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     }
   }
 
-  /** The policies that apply to an identity, as far as they are known, and what makes layers of them. */
-  function gather(identity: Identity) {
+  /** The policies that apply to an identity, as far as they are known, and what makes layers of them; `instead` takes the place of the tenant's. */
+  function gather(identity: Identity, instead?: ModalCell) {
     const from = state
     const { operator } = from
-    const tenant = identity.tenant === undefined ? undefined : tenantLayer(from, identity.tenant)
+    const tenant = identity.tenant === undefined ? undefined : (instead ?? tenantLayer(from, identity.tenant))
     const found = [
       current(operator, operator.ceiling),
       tenant && current(operator, tenant),
@@ -227,6 +299,10 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   }
 
   function tenantLayer(from: State, tenant: string): ModalCell {
+    return kept.get(tenant)?.cell ?? configuredLayer(from, tenant)
+  }
+
+  function configuredLayer(from: State, tenant: string): ModalCell {
     const written = from.operator.tenants.get(tenant)
     if (written !== undefined) return written
     if (from.askTenant === undefined) return UNKNOWN_TENANT

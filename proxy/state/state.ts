@@ -1,16 +1,18 @@
-/** What the gateway keeps between runs and shares with the command line: revocations and handles, below one folder. */
+/** What the gateway keeps between runs and shares with the command line: revocations, handles and tenants' policies, below one folder. */
 import { join } from 'node:path'
 import { type Clock, systemClock } from '../clock.ts'
 import { openFolder } from './folder.ts'
 import { type Handles, openHandles } from './handles.ts'
 import { type Revocations, openRevocations } from './revocations.ts'
+import { openTenantPolicies, type TenantPolicies } from './tenant-policies.ts'
 
 /** An open state folder. */
 export interface State {
   readonly path: string
   readonly revocations: Revocations
   readonly handles: Handles
-  /** Stops looking for what other processes revoke; idempotent. */
+  readonly tenantPolicies: TenantPolicies
+  /** Stops looking for what other processes change; idempotent. */
   readonly close: () => void
 }
 
@@ -26,5 +28,18 @@ export async function openState(
   await openFolder(path)
   const handles = await openHandles(join(path, 'handles'), clock)
   const revocations = await openRevocations(join(path, 'revocations'), clock, onFault)
-  return { path, revocations, handles, close: () => revocations.close() }
+  const tenantPolicies = await openTenantPolicies(join(path, 'policies'), clock, onFault).catch((error: unknown) => {
+    revocations.close()
+    throw error
+  })
+  return {
+    path,
+    revocations,
+    handles,
+    tenantPolicies,
+    close: () => {
+      revocations.close()
+      tenantPolicies.close()
+    },
+  }
 }

@@ -9,8 +9,11 @@ import { TOKEN_ALGORITHMS, type TokenAlgorithm, parseKeySet } from './key-set.ts
 import { type KeyEvent, type KeySource, MIN_SECRET_BYTES, fixedKeys, secretKey } from './key-source.ts'
 import { type RefreshTimes, urlKeys } from './key-url.ts'
 
-/** A `typ` that tokens may carry; `none` is a token without one. */
-export type TokenType = 'egress+jwt' | 'JWT' | 'none'
+/** A `typ` that tokens may carry; `none` is a token without one, `admin+jwt` one for the control API, which no entry of a configuration accepts. */
+export type TokenType = 'egress+jwt' | 'JWT' | 'none' | 'admin+jwt'
+
+/** Issuer and audience of tokens for the control API. No issuer of a configuration has this name or this audience. */
+export const ADMIN_AUDIENCE = 'sallyport-admin'
 
 /** An entry of `issuers`. Exactly one of `jwks`, `secretFile`, `stateKeys`, `keySet` and `secret` says where the keys are. */
 export interface IssuerOptions {
@@ -156,6 +159,9 @@ function pathOf(name: string | readonly string[]): ClaimPath {
 function checkEntry(entry: IssuerOptions): void {
   const { algorithms, jwks, secretFile: file, stateKeys, keySet, secret } = entry
   if (entry.issuer === '') throw invalid(entry, 'has no name')
+  const audiences = typeof entry.audience === 'string' ? [entry.audience] : (entry.audience ?? [])
+  if (entry.typ?.includes('admin+jwt') !== true && [entry.issuer, ...audiences].includes(ADMIN_AUDIENCE))
+    throw invalid(entry, `has \`${ADMIN_AUDIENCE}\` as its name or audience, which is for the control API`)
   if (entry.issuer === BOUND_ISSUER) throw invalid(entry, 'has the name that bound listeners have')
   const sources = [jwks, file, stateKeys || undefined, keySet, secret].filter((source) => source !== undefined)
   if (sources.length !== 1) throw invalid(entry, 'needs exactly one of `jwks`, `secretFile` and `stateKeys`')

@@ -54,7 +54,7 @@ describe('the folder', () => {
     const path = join(folder, 'a', 'b')
     await open(path)
     expect(statSync(path).mode & 0o777).toBe(0o700)
-    expect(readdirSync(path).sort()).toEqual(['handles', 'revocations'])
+    expect(readdirSync(path).sort()).toEqual(['handles', 'policies', 'revocations'])
     expect(statSync(join(path, 'handles')).mode & 0o777).toBe(0o700)
   })
 
