@@ -97,6 +97,28 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     return opened
   }
 
+  const bind = async (where: ListeningAddress, bound: BoundIdentity): Promise<BoundListener> => {
+    const identity = identityOf(bound, core.clock.wallMs())
+    let forget = core.policies.define(identity.tokenId, bound.egress ?? { kind: 'deny-all' })
+    const { listener, address } = await open(where, identity).catch((error: unknown) => {
+      forget()
+      throw error
+    })
+    return {
+      address,
+      tokenId: identity.tokenId,
+      setEgress: (policy) => {
+        forget = core.policies.define(identity.tokenId, policy)
+      },
+      close: async () => {
+        listeners.delete(listener)
+        await Promise.all([listener.close(), core.revokeBound(identity)])
+        forget()
+        if (!closing) tellListeners()
+      },
+    }
+  }
+
   const close = async () => {
     stopWatchingCertificates()
     await Promise.all([...listeners.keys()].map((listener) => listener.close()))
@@ -106,7 +128,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
 
   return {
     listen: async () => {
-      const { proxy, admin: adminListen, tls } = core.config().listen
+      const { proxy, bound, admin: adminListen, tls } = core.config().listen
       if (adminListen) {
         adminAddress = await admin.listen(adminListen)
         tellListeners()
@@ -122,30 +144,11 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
             )
         })
       }
+      for (const { address, ...identity } of bound) await bind(address, identity)
       return { proxy: [...listeners.values()], admin: adminAddress }
     },
 
-    bind: async ({ identity: bound, ...where }) => {
-      const identity = identityOf(bound, core.clock.wallMs())
-      let forget = core.policies.define(identity.tokenId, bound.egress ?? { kind: 'deny-all' })
-      const { listener, address } = await open(bindAddress(where), identity).catch((error: unknown) => {
-        forget()
-        throw error
-      })
-      return {
-        address,
-        tokenId: identity.tokenId,
-        setEgress: (policy) => {
-          forget = core.policies.define(identity.tokenId, policy)
-        },
-        close: async () => {
-          listeners.delete(listener)
-          await Promise.all([listener.close(), core.revokeBound(identity)])
-          forget()
-          if (!closing) tellListeners()
-        },
-      }
-    },
+    bind: ({ identity, ...where }) => bind(bindAddress(where), identity),
 
     reload: async (load) => {
       try {

@@ -66,6 +66,12 @@ export function watchCertificates(
   }
 }
 
+/** Every address that the configuration listens on. */
+export function configuredAddresses({ listen }: Config): readonly ListeningAddress[] {
+  const { proxy, bound, admin } = listen
+  return [...proxy, ...bound.map(({ address }) => address), ...(admin === undefined ? [] : [admin])]
+}
+
 /** The gateway's listeners as the policy sees them: never reachable through it. */
 export function ownListeners(addresses: readonly ListeningAddress[]): readonly OwnListener[] {
   const localAddresses = machineAddresses()

@@ -6,6 +6,7 @@ import { delimiter, dirname, join } from 'node:path'
 import type { Environment } from '../config/environment.ts'
 import type { Config } from '../config/schema.ts'
 import { listenText, type ListenAddress } from '../config/values.ts'
+import { configuredAddresses } from '../listeners.ts'
 import { nodeVersionFault } from './node-version.ts'
 
 /** One thing that was looked at. */
@@ -54,7 +55,7 @@ export async function checkMachine(environment: Environment): Promise<readonly F
 
 /** Everything about one configuration. */
 export async function checkConfigured(config: Config): Promise<readonly Finding[]> {
-  const addresses = [...config.listen.proxy, ...(config.listen.admin === undefined ? [] : [config.listen.admin])]
+  const addresses = configuredAddresses(config)
   const findings: Finding[] = [
     checkDescriptors(config.limits.tunnels),
     checkFolder('state folder', config.state),
@@ -66,6 +67,7 @@ export async function checkConfigured(config: Config): Promise<readonly Finding[
     config.listen.tls?.key,
     config.listen.tls?.clientCa,
     config.network.upstream?.credentialsFile,
+    config.network.upstream?.tokenFile,
   ]
   const issuerFiles = config.issuers.flatMap((issuer) => [
     issuer.secretFile,

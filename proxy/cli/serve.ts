@@ -30,7 +30,7 @@ export async function serve(terminal: Terminal, options: ServeOptions): Promise<
   const isDevelopment = named === undefined || named === ''
   const file = isDevelopment ? await prepareDevelopment() : named
   const loaded = await loadConfigFile(terminal, file)
-  if (loaded.config.listen.proxy.length === 0)
+  if (loaded.config.listen.proxy.length + loaded.config.listen.bound.length === 0)
     throw new SallyportError(
       'SALLYPORT_CONFIG_INVALID',
       `${file}: listen.proxy: \`off\` leaves no client a way in; name an address to serve on`,

@@ -43,7 +43,7 @@ function* checkSets({ policy }: Config): Iterable<RawFault> {
   yield* faultsOf(parseSets(policy.sets), ['policy', 'sets'])
 }
 
-function* checkPolicies({ issuers, policy, sni }: Config, context: EntryContext): Iterable<RawFault> {
+function* checkPolicies({ issuers, listen, policy, sni }: Config, context: EntryContext): Iterable<RawFault> {
   const names = Object.keys(policy.named)
   yield* checkLayer(policy.ceiling, ['policy', 'ceiling'], names, context)
   yield* faultsOf(compileDeniedHosts(policy.deniedHosts, context), ['policy'])
@@ -52,6 +52,9 @@ function* checkPolicies({ issuers, policy, sni }: Config, context: EntryContext)
   }
   for (const [index, { egress }] of issuers.entries()) {
     if (egress !== undefined) yield* checkLayer(egress, ['issuers', index, 'egress'], names, context)
+  }
+  for (const [index, { egress }] of listen.bound.entries()) {
+    yield* checkLayer(egress, ['listen', 'bound', index, 'egress'], names, context)
   }
   for (const [name, named] of Object.entries(policy.named)) {
     yield* checkLayer(named, ['policy', 'named', name], names, context)

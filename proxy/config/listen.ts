@@ -1,5 +1,6 @@
 /** The `listen` section: where clients and operators reach the gateway. */
 import { z } from 'zod'
+import { plainPolicy } from './policy.ts'
 import { listenAddress } from './values.ts'
 
 const tls = z
@@ -27,6 +28,15 @@ const tls = z
   })
   .describe('TLS between the client and the gateway. Absent: plain.')
 
+const bound = z
+  .strictObject({
+    address: listenAddress().describe('`address:port` or `unix:/path`, for this one sandbox alone. Never TLS.'),
+    sandbox: z.string().min(1).max(512).describe('The sandbox id of whoever connects here.'),
+    tenant: z.string().min(1).max(512).optional().describe('Its tenant. Absent: no tenant layer.'),
+    egress: plainPolicy.prefault({ kind: 'deny-all' }).describe('What the sandbox asks for, as a token would say it.'),
+  })
+  .describe('A listener that stands for one sandbox, which then needs no token.')
+
 /** `listen` of the configuration file. */
 export const listenSection = z
   .strictObject({
@@ -37,7 +47,7 @@ export const listenSection = z
       .prefault('127.0.0.1:3128')
       .transform((value) => (Array.isArray(value) ? value : [value]))
       .describe(
-        'Where clients connect: `address:port` or `unix:/path`, or a list of them. HTTP and SOCKS5 share it. `off` is for programs that embed the gateway and bind a listener for each sandbox.',
+        'Where clients connect: `address:port` or `unix:/path`, or a list of them. HTTP and SOCKS5 share it. `off` is for gateways that only have listeners bound to sandboxes.',
       ),
     admin: z
       .union([z.literal('off').transform(() => undefined), listenAddress()], {
@@ -46,6 +56,13 @@ export const listenSection = z
       .prefault('127.0.0.1:9090')
       .describe(
         'Health, metrics and the public keys: `address:port`, `unix:/path` or `off`. Never on the port of the proxy. It asks for no credentials, so keep it on loopback or on a network of your own.',
+      ),
+    bound: z
+      .array(bound)
+      .max(1_000)
+      .default([])
+      .describe(
+        'Listeners that stand for one sandbox each: whoever reaches one is that sandbox, without a token. Only for what nobody else can reach.',
       ),
     tls: tls.optional(),
   })

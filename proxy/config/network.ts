@@ -12,6 +12,11 @@ const upstreamObject = z
       .min(1)
       .optional()
       .describe('File with `user:password` for the upstream proxy, on one line.'),
+    tokenFile: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('File with a bearer token for the upstream proxy, such as another gateway; read again for every use.'),
     resolve: z
       .enum(['here', 'upstream'])
       .default('here')
@@ -28,6 +33,8 @@ const upstreamObject = z
     } else if (url.pathname !== '/' || url.search !== '' || url.hash !== '') {
       complain(context, 'the URL of a proxy has no path', `${url.protocol}//${url.host}`, ['url'])
     }
+    if (upstream.credentialsFile !== undefined && upstream.tokenFile !== undefined)
+      complain(context, '`credentialsFile` and `tokenFile` exclude each other', undefined, ['tokenFile'])
   })
 
 /** `network` of the configuration file. */

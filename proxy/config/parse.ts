@@ -113,7 +113,7 @@ function resolvePaths(config: Config, folder: string): Config {
   const file = (path: string): string => (isAbsolute(path) ? path : resolve(folder, path))
   const listening = <T extends Config['listen']['admin']>(address: T): T =>
     address?.kind === 'unix' ? { ...address, path: file(address.path) } : address
-  const { tls, admin, proxy } = config.listen
+  const { tls, admin, proxy, bound } = config.listen
   const { upstream } = config.network
   return {
     ...config,
@@ -123,6 +123,7 @@ function resolvePaths(config: Config, folder: string): Config {
       ...config.listen,
       proxy: proxy.map(listening),
       admin: listening(admin),
+      bound: bound.map((one) => ({ ...one, address: listening(one.address) })),
       ...(tls === undefined
         ? {}
         : {
@@ -142,9 +143,15 @@ function resolvePaths(config: Config, folder: string): Config {
     })),
     network: {
       ...config.network,
-      ...(upstream?.credentialsFile === undefined
+      ...(upstream === undefined
         ? {}
-        : { upstream: { ...upstream, credentialsFile: file(upstream.credentialsFile) } }),
+        : {
+            upstream: {
+              ...upstream,
+              ...(upstream.credentialsFile === undefined ? {} : { credentialsFile: file(upstream.credentialsFile) }),
+              ...(upstream.tokenFile === undefined ? {} : { tokenFile: file(upstream.tokenFile) }),
+            },
+          }),
     },
   }
 }

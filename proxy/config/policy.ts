@@ -27,7 +27,8 @@ const layer = z
   ])
   .describe('One layer.')
 
-const namedPolicy = z
+/** A policy that stands for itself. */
+export const plainPolicy = z
   .discriminatedUnion('kind', [
     z.strictObject({ kind: z.literal('deny-all') }).describe('Refuses everything.'),
     z.strictObject({ kind: z.literal('allow-all') }).describe('Lets out to every public address.'),
@@ -39,7 +40,7 @@ const namedPolicy = z
 
 /** What an issuer says for tokens that say nothing themselves. */
 export const claimLayer = z.discriminatedUnion('kind', [
-  ...namedPolicy.options,
+  ...plainPolicy.options,
   z
     .strictObject({ kind: z.literal('named'), name: policyName.describe('A key of `policy.named`.') })
     .describe('Stands for one of `policy.named`.'),
@@ -91,7 +92,7 @@ export const policySection = z
       ),
     tenantResolver: tenantResolver.optional(),
     named: z
-      .record(policyName, namedPolicy)
+      .record(policyName, plainPolicy)
       .default({})
       .describe('Policies by name, for `{ kind: named }`, also in tokens.'),
     sets: z

@@ -35,9 +35,9 @@ export const configSchema = z
         'state',
       ])
     }
-    const { admin, proxy } = config.listen
+    const { admin, proxy, bound } = config.listen
     if (admin?.kind === 'tcp' && admin.port !== 0) {
-      const shared = proxy.some((address) => address.kind === 'tcp' && address.port === admin.port)
+      const shared = [...proxy, ...bound.map(({ address }) => address)].some((address) => address.kind === 'tcp' && address.port === admin.port)
       if (shared)
         complain(context, `the admin listener must not share the port ${admin.port} with the proxy`, undefined, [
           'listen',

@@ -2,6 +2,7 @@
 import type net from 'node:net'
 import tls from 'node:tls'
 import { authorityText, type Destination, type IpAddress, type Permit } from '../../policies/index.ts'
+import { readBearerFile } from '../bearer-file.ts'
 import { LATE, withDeadline, type Deadline } from './deadline.ts'
 import { dialOperatorProxy, type DialFailure, type DialOptions, type DialReason, type NewSide } from './dial.ts'
 import type { Resolver } from './resolver.ts'
@@ -15,6 +16,8 @@ export interface UpstreamOptions {
   readonly url: string
   /** `user:password`, such as the content of `credentialsFile`; wins over the URL's. */
   readonly credentials?: string | undefined
+  /** A file with a bearer token, read for every use; wins over the credentials. */
+  readonly tokenFile?: string | undefined
   /**
    * Who resolves names. `here` (the default): the upstream is asked for the very address that was judged. `upstream`: it is asked for the name, and
    * then nothing here knows where the connection ends up: private and metadata addresses are the upstream's to refuse.
@@ -106,9 +109,11 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     forward: (permit, dialOptions) =>
       withDeadline(dialOptions, async (deadline) => {
         if (resolve === 'upstream') {
+          const credentials = await authorization()
+          if (typeof credentials === 'object') return credentials
           const opened = await open(deadline, undefined, sideOfStream)
           if (!opened.ok) return opened
-          const form: RequestForm = { kind: 'absolute', proxyAuthorization: proxy.proxyAuthorization() }
+          const form: RequestForm = { kind: 'absolute', proxyAuthorization: credentials }
           return { ok: true, socket: opened.socket, side: undefined, address: addressOf(permit.destination), form }
         }
         const through = await tunnel(permit, deadline, (late) => open(late, undefined, sideOfStream))
@@ -158,14 +163,23 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     return secured instanceof tls.TLSSocket ? { ok: true, socket: secured, side: adopt(secured) } : secured
   }
 
+  /** The value of `Proxy-Authorization`, if there is one. */
+  async function authorization(): Promise<string | undefined | Fault> {
+    if (options.tokenFile === undefined) return proxy.proxyAuthorization()
+    try {
+      return `Bearer ${await readBearerFile(options.tokenFile)}`
+    } catch (error) {
+      const what = error instanceof Error ? error.message : 'a fault'
+      return { ok: false, reason: 'connect_unreachable', upstream: `the token for ${proxy.text}: ${what}` }
+    }
+  }
+
   async function requestTunnel(side: ReadableSide, target: Target, deadline: Deadline): Promise<Fault | undefined> {
-    const credentials = proxy.proxyAuthorization()
-    const authorization = credentials === undefined ? '' : `Proxy-Authorization: ${credentials}\r\n`
+    const credentials = await authorization()
+    if (typeof credentials === 'object') return credentials
+    const line = credentials === undefined ? '' : `Proxy-Authorization: ${credentials}\r\n`
     side.write(
-      Buffer.from(
-        `CONNECT ${target.authority} HTTP/1.1\r\nHost: ${target.authority}\r\n${authorization}\r\n`,
-        'latin1',
-      ),
+      Buffer.from(`CONNECT ${target.authority} HTTP/1.1\r\nHost: ${target.authority}\r\n${line}\r\n`, 'latin1'),
     )
     const status = await readStatus(side, deadline)
     if (typeof status !== 'number') return { ok: false, upstream: `${proxy.text} ${status.did}`, reason: status.reason }

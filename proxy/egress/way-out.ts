@@ -130,10 +130,10 @@ function dialledText({ address }: Connected): string {
 
 function openUpstream(settings: NonNullable<Config['network']['upstream']>, resolver: Resolver): Upstream {
   try {
-    const { url, credentialsFile, resolve } = settings
+    const { url, credentialsFile, tokenFile, resolve } = settings
     const credentials =
       credentialsFile === undefined ? undefined : fs.readFileSync(credentialsFile, 'utf8').replace(/\r?\n$/, '')
-    return createUpstream({ url, resolve, resolver, ...(credentials !== undefined && { credentials }) })
+    return createUpstream({ url, resolve, resolver, tokenFile, ...(credentials !== undefined && { credentials }) })
   } catch (error) {
     if (error instanceof TypeError)
       throw new SallyportError('SALLYPORT_CONFIG_INVALID', `network.upstream: ${error.message}`)

@@ -2,7 +2,7 @@
  * Keys from a JWKS URL: fetched at the start, again every ten minutes, and when a token names an unknown key, but for that at most once in 30 s.
  * While the URL does not answer, the last good set stays, for a day at most.
  */
-import { readFile } from 'node:fs/promises'
+import { readBearerFile } from '../bearer-file.ts'
 import { type Clock } from '../clock.ts'
 import { type FetchDocument } from './fetch-document.ts'
 import { describeIgnored } from './key-file.ts'
@@ -87,7 +87,7 @@ export function urlKeys(options: {
   /** The set, or what was wrong. */
   async function readSet(): Promise<KeySetContent | string> {
     try {
-      const bearer = options.tokenFile === undefined ? undefined : await readBearer(options.tokenFile)
+      const bearer = options.tokenFile === undefined ? undefined : await readBearerFile(options.tokenFile)
       const set = parseKeySet(await options.fetch(url, closing.signal, bearer))
       return set.ok ? set.value : set.fault.message
     } catch (error) {
@@ -122,17 +122,6 @@ export function urlKeys(options: {
       clearTimeout(timer)
     },
   }
-}
-
-/** The token in a file, one newline cut. @throws Error whose message holds nothing of the file */
-async function readBearer(file: string): Promise<string> {
-  const text = await readFile(file, 'latin1').catch(() => {
-    throw new Error(`\`${file}\` can not be read`)
-  })
-  const token = text.replace(/\r?\n$/, '')
-  // What a header may hold; a fault of the client that sends it would repeat it. @see RFC 6750 section 2.1
-  if (!/^[A-Za-z0-9._~+/-]{1,16384}=*$/.test(token)) throw new Error(`\`${file}\` holds no bearer token`)
-  return token
 }
 
 /** Scheme, host and path: a query may hold a secret. */

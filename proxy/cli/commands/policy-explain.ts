@@ -12,7 +12,7 @@ import {
 import type { Config } from '../../config/schema.ts'
 import { parseFixedHosts } from '../../egress/fixed-hosts.ts'
 import { createResolver } from '../../egress/resolver.ts'
-import { ownListeners } from '../../listeners.ts'
+import { configuredAddresses, ownListeners } from '../../listeners.ts'
 import { createPolicySource } from '../../policy/policy-source.ts'
 import { compileRuleset } from '../../ruleset.ts'
 import type { Identity } from '../../tokens/identity.ts'
@@ -71,7 +71,7 @@ async function explainDecision(terminal: Terminal, options: ExplainOptions): Pro
   const rules = compileRuleset(
     config,
     machineSets,
-    ownListeners([...config.listen.proxy, ...(config.listen.admin === undefined ? [] : [config.listen.admin])]),
+    ownListeners(configuredAddresses(config)),
   )
   const token = await readToken(terminal, options)
   if (token !== undefined && options.tenant !== undefined)
