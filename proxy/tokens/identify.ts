@@ -161,8 +161,7 @@ export function createIdentifier(options: IdentifierOptions): Identifier {
     if (verdict.ok) {
       verified.set(id, verdict, token.length)
       signers.set(verdict.identity, verdict.source.key)
-    }
-    else if (verdict.settled) refused.set(id, verdict, token.length)
+    } else if (verdict.settled) refused.set(id, verdict, token.length)
     return verdict
   }
 
