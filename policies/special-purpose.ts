@@ -22,7 +22,7 @@ export interface NetworkRules {
 export interface OwnListener {
   /** What it is bound to; `any` for a wildcard bind: then loopback and `localAddresses` all lead to it. */
   readonly addresses: readonly IpAddress[] | 'any'
-  /** The addresses of this machine's interfaces. */
+  /** The addresses of this machine's interfaces as they are when this is read, which happens only where it matters: for a wildcard bind and its port. */
   readonly localAddresses: readonly IpAddress[]
   readonly port: number
 }
@@ -93,12 +93,13 @@ function isOwnListener(address: IpAddress, port: number, rules: NetworkRules): b
   const listeners = rules.own.filter((listener) => listener.port === port)
   if (listeners.length === 0) return false
   const reached = reachedBy([address], rules.nat64Prefixes)
-  return listeners.some(({ addresses, localAddresses }) =>
+  return listeners.some((listener) =>
     reached.some(({ text, family, bytes }) => {
       if (text === '::' || (family === 4 && bytes[0] === 0)) return true
+      const { addresses } = listener
       if (addresses !== 'any') return addresses.some((bound) => (unmapped(bound) ?? bound).text === text)
       if (text === '::1' || (family === 4 && bytes[0] === 127)) return true
-      return localAddresses.some((local) => local.text === text)
+      return listener.localAddresses.some((local) => local.text === text)
     }),
   )
 }

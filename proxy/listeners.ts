@@ -72,14 +72,21 @@ export function configuredAddresses({ listen }: Config): readonly ListeningAddre
   return [...proxy, ...bound.map(({ address }) => address), ...(admin === undefined ? [] : [admin])]
 }
 
-/** The gateway's listeners as the policy sees them: never reachable through it. */
+/** The gateway's listeners as the policy sees them: never reachable through it, also by an address that the machine gets later. */
 export function ownListeners(addresses: readonly ListeningAddress[]): readonly OwnListener[] {
-  const localAddresses = machineAddresses()
   return addresses.flatMap((address) => {
     if (address.kind === 'unix') return []
     const bound = parseAddress(address.host)
     const isWildcard = !bound.ok || WILDCARDS.has(bound.value.text)
-    return [{ addresses: isWildcard ? ('any' as const) : [bound.value], localAddresses, port: address.port }]
+    return [
+      {
+        addresses: isWildcard ? ('any' as const) : [bound.value],
+        get localAddresses() {
+          return machineAddresses()
+        },
+        port: address.port,
+      },
+    ]
   })
 }
 

@@ -3,11 +3,15 @@ import { afterEach, expect, test } from 'vitest'
 import type { ConfigInput } from '../../proxy/config/schema.ts'
 import { parseConfig } from '../../proxy/config/parse.ts'
 import { type BoundListener, createGateway, type Gateway } from '../../proxy/gateway.ts'
+import { execFile } from 'node:child_process'
 import fs from 'node:fs'
 import net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import { WireClient } from '../integration/wire.ts'
+import { describeNeeding } from '../provider/needs.ts'
 
 const ends: (() => unknown)[] = []
 afterEach(async () => {
@@ -75,4 +79,17 @@ test('a tunnel that was open to the port before the gateway listened there is cu
   server.close()
   await bind(gateway, '127.0.0.1', port)
   await client.over(1000)
+})
+
+describeNeeding(['root', 'namespaces'], 'an address that the machine gets later', () => {
+  test('leads to no listener on every address either', async () => {
+    const script = fileURLToPath(new URL('later-address-process.ts', import.meta.url))
+    const { stdout } = await promisify(execFile)('unshare', ['--net', process.execPath, script], { timeout: 20_000 })
+    const expected = ['IPv4', 'IPv6', 'mapped'].flatMap((when) => [
+      [`proxy ${when}`, 'address_prohibited'],
+      [`admin ${when}`, 'address_prohibited'],
+      [`other ${when}`, '200'],
+    ])
+    expect(JSON.parse(stdout)).toMatchObject(Object.fromEntries(expected))
+  })
 })
