@@ -32,7 +32,7 @@ import { createIdentifier } from './tokens/identify.ts'
 import { BOUND_ISSUER, type Identity } from './tokens/identity.ts'
 import { openKeys, type OwnKeys } from './tokens/keys.ts'
 import { LimitCounters } from './tunnels/limits.ts'
-import { recheck, recheckAll } from './tunnels/live-checks.ts'
+import { lostPermission, type Permission, recheck, recheckAll } from './tunnels/live-checks.ts'
 import { type Tunnel, TunnelRegistry } from './tunnels/registry.ts'
 import { startTunnel } from './tunnels/start-tunnel.ts'
 
@@ -198,7 +198,10 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     onFault: ({ requestId }, error) =>
       logger.error({ request_id: requestId, fault: faultText(error) }, 'a fault while deciding; refused'),
   }
-  const recheckTunnels = () => recheckAll(registry, gate)
+  const recheckTunnels = async () => {
+    const holds = async (permission: Permission) => (await lostPermission(permission, gate)) === undefined
+    await Promise.all([recheckAll(registry, gate), forwarder.recheckIdle(holds)])
+  }
   /** Many policies may change at once: one look at the open tunnels answers all of them, still well within a second. */
   let lookAhead: NodeJS.Timeout | undefined
   const recheckSoon = () => {

@@ -89,6 +89,17 @@ export class ClientConnection {
     else this.#socket.destroy()
   }
 
+  /** Closes the connection to the origin if it is idle and its last user would not get it any more; one in use is cut by whoever watches exchanges. */
+  async recheckIdle(holds: (permission: Authorized) => boolean | Promise<boolean>): Promise<void> {
+    const upstream = this.#idleUpstream()
+    const permission = upstream?.permission
+    if (upstream === undefined || permission === undefined) return
+    const stays = await Promise.resolve(permission)
+      .then(holds)
+      .catch(() => false)
+    if (!stays && upstream === this.#idleUpstream() && upstream.permission === permission) upstream.socket.destroy()
+  }
+
   /** Lets the request on its way finish and takes no other. */
   drain(): void {
     this.#draining = true
@@ -106,6 +117,10 @@ export class ClientConnection {
     this.#ending = true
     if (this.#latest === undefined && !this.#recorded) void this.#record(this.#unread(), refusal('request_malformed'))
     this.#upstream?.socket.destroy()
+  }
+
+  #idleUpstream(): UpstreamConnection | undefined {
+    return this.#exchange === undefined && this.#upstream?.used ? this.#upstream : undefined
   }
 
   #inTurn(step: () => Promise<void>): void {
@@ -156,6 +171,7 @@ export class ClientConnection {
   > {
     const open = this.#upstream
     if (open !== undefined && mayReuse(open, authorized)) {
+      open.permission = authorized
       return { upstream: open, goingOut: { authorized, dialled: open.dialled } }
     }
     open?.socket.destroy()

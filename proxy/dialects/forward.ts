@@ -90,11 +90,16 @@ export interface Forwarder {
   readonly server: http.Server
   /** Takes over a connection from its first unread byte. */
   readonly serve: (socket: net.Socket, client: ClientInfo) => void
+  /** Closes the connections to origins that are idle and whose last user's permission does not hold any more; a fault of `holds` closes too. */
+  readonly recheckIdle: (holds: (permission: Authorized) => boolean | Promise<boolean>) => Promise<void>
   /** Closes idle connections now and every other one after the answer that it waits for. */
   readonly drain: () => void
   /** Breaks off what is left; idempotent. */
   readonly close: () => void
 }
+
+/** How often idle connections to origins are looked at for expired permissions. */
+const EXPIRY_LOOK_MS = 500
 
 /** Creates a forwarder; it opens and accepts nothing by itself. */
 export function createForwarder(deps: ForwarderDeps): Forwarder {
@@ -102,6 +107,13 @@ export function createForwarder(deps: ForwarderDeps): Forwarder {
   const connections = new Map<net.Socket, ClientConnection>()
   let draining = false
   const server = createServer(deps)
+  const recheckIdle: Forwarder['recheckIdle'] = async (holds) => {
+    await Promise.all([...connections.values()].map((connection) => connection.recheckIdle(holds)))
+  }
+  const expiry = setInterval(() => {
+    const nowMs = deps.clock.wallMs()
+    void recheckIdle(({ expiresAtMs }) => nowMs < expiresAtMs)
+  }, EXPIRY_LOOK_MS).unref()
   const enqueue = (req: http.IncomingMessage, res: http.ServerResponse): void =>
     connections.get(req.socket)?.enqueue(req, res)
   server.on('request', enqueue)
@@ -130,11 +142,13 @@ export function createForwarder(deps: ForwarderDeps): Forwarder {
       server.emit('connection', socket)
       if (draining) connection.drain()
     },
+    recheckIdle,
     drain: () => {
       draining = true
       for (const connection of connections.values()) connection.drain()
     },
     close: () => {
+      clearInterval(expiry)
       for (const connection of connections.values()) connection.breakOff()
       agent.destroy()
       server.close()

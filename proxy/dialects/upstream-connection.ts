@@ -21,6 +21,8 @@ export interface UpstreamConnection {
   readonly upstreamProxy: DialledPlain['upstreamProxy']
   /** It has carried a request before. */
   used: boolean
+  /** For whom it was used last; between requests it stays open only while this holds. */
+  permission: Authorized
 }
 
 let lastId = 0
@@ -30,7 +32,15 @@ export function ownConnection(authorized: Authorized, dialled: DialledPlain): Up
   lastId += 1
   const { socket, upstreamProxy } = dialled
   const host = hostField(authorized.destination)
-  return { id: String(lastId), socket, dialled: dialled.dialled, hostField: host, upstreamProxy, used: false }
+  return {
+    id: String(lastId),
+    socket,
+    dialled: dialled.dialled,
+    hostField: host,
+    upstreamProxy,
+    used: false,
+    permission: authorized,
+  }
 }
 
 /**
