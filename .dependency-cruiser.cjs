@@ -46,6 +46,12 @@ module.exports = {
       },
     },
     {
+      name: 'deploy-is-imported-by-nothing',
+      severity: 'error',
+      from: { path: '^(policies|proxy|provider)/' },
+      to: { path: '^deploy/' },
+    },
+    {
       name: 'no-circle',
       severity: 'error',
       from: {},

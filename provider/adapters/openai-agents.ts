@@ -1,6 +1,12 @@
 /** A sandbox for the OpenAI Agents SDK (`@openai/agents`): as function tools, or as the client and session of its sandbox agents: `sallyport/adapters/openai-agents`. */
 import type { Tool } from '@openai/agents'
-import type { SandboxClient, SandboxClientCreateArgs, SandboxSession } from '@openai/agents/sandbox'
+import type {
+  Manifest,
+  SandboxClient,
+  SandboxClientCreateArgs,
+  SandboxClientOptions,
+  SandboxSession,
+} from '@openai/agents/sandbox'
 import { z } from 'zod'
 import type { CreateSandboxOptions, Sandbox, SandboxProvider } from '../sandbox.ts'
 import { loadPackage } from './load-package.ts'
@@ -44,6 +50,8 @@ export async function sandboxTools(sandbox: Sandbox, options: SandboxToolOptions
  *
  * The workspace is `rootDir`, whatever `root` of the manifest says. Of its entries files and folders with content are made, and its environment goes to commands;
  * all else (users, mounts, repositories, host files, snapshots, ports, terminals) is refused with an error of the SDK.
+ *
+ * The SDK does not tell a command that its run was aborted, and waits for it: give the run's signal as `options: { signal }` of `RunConfig.sandbox` too.
  * @throws SallyportError `SALLYPORT_PACKAGE_MISSING` without `@openai/agents`
  */
 export async function sandboxClient(
@@ -53,10 +61,10 @@ export async function sandboxClient(
   const { agents, sdk } = await loadSdk()
   return {
     backendId: 'sallyport',
-    create: async (asked?: SandboxClientCreateArgs | Parameters<typeof sdk.cloneManifest>[0]) => {
-      const { manifest, snapshot } = sdk.normalizeSandboxClientCreateArgs(
-        asked as Parameters<typeof sdk.normalizeSandboxClientCreateArgs>[0],
-      )
+    create: async (asked?: SandboxClientCreateArgs | Manifest, ofManifest?: SandboxClientOptions) => {
+      const args = sdk.normalizeSandboxClientCreateArgs(asked, ofManifest)
+      const { manifest, snapshot } = args
+      const { signal = options.signal } = readRunOptions(args.options)
       if (snapshot !== undefined && !sdk.isNoopSnapshotSpec(snapshot)) {
         throw new sdk.SandboxUnsupportedFeatureError(
           'there are no snapshots of these sandboxes; copy out what should stay',
@@ -64,10 +72,16 @@ export async function sandboxClient(
       }
       checkManifest(sdk, manifest)
       const environment = await manifest.resolveEnvironment()
-      const sandbox = await provider.create(create)
+      const sandbox = await provider.create({ ...create, ...(signal && { signal }) })
       try {
         await materialize(sdk, sandbox, manifest.entries)
-        return makeSession(agents, sdk, sandbox, { ...options, manifest, environment, isOwned: true })
+        return makeSession(agents, sdk, sandbox, {
+          ...options,
+          ...(signal && { signal }),
+          manifest,
+          environment,
+          isOwned: true,
+        })
       } catch (error) {
         await sandbox.destroy()
         throw error
@@ -89,6 +103,14 @@ export async function sandboxSession(sandbox: Sandbox, options: AgentsSandboxOpt
     environment: {},
     isOwned: false,
   })
+}
+
+/** What a run says of its own. @throws TypeError */
+function readRunOptions(options: SandboxClientOptions = {}): { readonly signal?: AbortSignal } {
+  const { signal } = options
+  if (signal === undefined) return {}
+  if (signal instanceof AbortSignal) return { signal }
+  throw new TypeError('`signal` is an AbortSignal')
 }
 
 async function loadSdk() {
