@@ -11,6 +11,7 @@ import { createMetrics, type Metrics } from './admin/metrics.ts'
 import { closeEntry, outcomeEntry } from './audit/entry.ts'
 import { openAuditLog } from './audit/log.ts'
 import type { AuditEntry, AuditLog } from './audit/record.ts'
+import { openAuditService } from './audit/service.ts'
 import { type Clock, systemClock } from './clock.ts'
 import type { Config } from './config/schema.ts'
 import { authorize, dialFor, type Gate } from './connection.ts'
@@ -129,7 +130,14 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   const policies = keep(createPolicySource({ policy: settings().policy, machineSets: machineSets.sets, clock }))
   const registry = keep(new TunnelRegistry({ clock, idleTimeoutMs: settings().timeouts.idleSeconds * 1000 }))
   const limits = new LimitCounters(settings().limits, clock)
-  const metrics = keep(createMetrics({ version, activeTunnels: () => registry.size }))
+  const instance = settings().audit.instance ?? instanceName(os.hostname())
+  // Opened before the log, so closed after it: the last lines are sent too.
+  const auditService = keep(
+    await openAuditService({ settings: settings().audit, state: settings().state, instance, version, logger }),
+  )
+  const metrics = keep(
+    createMetrics({ version, activeTunnels: () => registry.size, auditSinks: () => auditService.sinks() }),
+  )
   /** Set once there are tunnels to look at. */
   let keysChanged: () => void = () => undefined
   const identifier = keep(
@@ -148,7 +156,6 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       },
     }),
   )
-  const instance = settings().audit.instance ?? instanceName(os.hostname())
   const log = keep(
     await openAuditLog({
       path: settings().audit.path,
@@ -168,6 +175,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     if (entry.kind === 'decision' || entry.kind === 'auth')
       metrics.countConnection(entry.dialect ?? 'http', entry.effective, entry.reason)
   })
+  auditService.start(audit)
 
   let draining = false
   const closedIdentities = new WeakSet<Identity>()

@@ -78,8 +78,9 @@ function renderShapes(
   shapes: readonly JsonSchema[],
 ): string {
   const isRecord = property.additionalProperties !== undefined && typeof property.additionalProperties === 'object'
+  const isList = property.items !== undefined
   const lines = [
-    `${'#'.repeat(Math.min(path.length + 2, 4))} \`${[...path, name].join('.')}${isRecord ? '.<name>' : ''}\``,
+    `${'#'.repeat(Math.min(path.length + 2, 4))} \`${[...path, name].join('.')}${isRecord ? '.<name>' : isList ? '[]' : ''}\``,
     '',
   ]
   if (name === 'tenants') return [...lines, 'Like `policy.ceiling`.', ''].join('\n')
@@ -95,7 +96,8 @@ function renderShapes(
 
 function shapesOf(property: JsonSchema): readonly JsonSchema[] {
   if (property.properties !== undefined) return [property]
-  const inner = typeof property.additionalProperties === 'object' ? property.additionalProperties : property
+  const inner =
+    typeof property.additionalProperties === 'object' ? property.additionalProperties : (property.items ?? property)
   return [...(inner.anyOf ?? []), ...(inner.oneOf ?? [])].filter((shape) => shape.properties !== undefined)
 }
 

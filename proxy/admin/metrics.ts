@@ -5,8 +5,10 @@
 import { readdirSync } from 'node:fs'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { Counter, Gauge, Histogram, Registry } from 'prom-client'
+import type { SinkStatus } from '../audit/sinks/shipper.ts'
 import type { CloseReason, Reason } from '../reasons.ts'
 import type { Dialect } from '../request.ts'
+import { measureSinks } from './audit-metrics.ts'
 
 /** How a look at an issuer's keys ended. */
 type KeyRefreshResult = 'loaded' | 'unchanged' | 'failed'
@@ -47,6 +49,8 @@ export interface MetricsOptions {
   readonly version: string
   /** Asked at every scrape. */
   readonly activeTunnels: () => number
+  /** Likewise; absent: no audit sinks. */
+  readonly auditSinks?: () => Promise<readonly SinkStatus[]>
 }
 
 const TUNNEL_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 43_200]
@@ -98,6 +102,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
     registers,
   }).set({ version: options.version, node: process.versions.node }, 1)
   for (const direction of ['in', 'out']) bytes.inc({ direction }, 0)
+  if (options.auditSinks !== undefined) measureSinks(registry, options.auditSinks)
   const closeProcess = measureProcess(registry)
 
   return {

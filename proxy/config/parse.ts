@@ -1,5 +1,6 @@
 /** Turns a document (what YAML or JSON said) and the environment into a {@link Config}, or into every fault at once. Pure; opens nothing. */
 import { isAbsolute, resolve } from 'node:path'
+import { resolveAuditFiles } from './audit-files.ts'
 import { checkMeaning, type MeaningContext } from './check.ts'
 import { applyOverrides, readOverrides, type Environment, type Override } from './environment.ts'
 import { describeIssues, pathText, valueAt, type ConfigFault, type RawFault } from './faults.ts'
@@ -118,7 +119,7 @@ function resolvePaths(config: Config, folder: string): Config {
   return {
     ...config,
     state: file(config.state),
-    audit: { ...config.audit, path: file(config.audit.path) },
+    audit: resolveAuditFiles(config.audit, file),
     listen: {
       ...config.listen,
       proxy: proxy.map(listening),

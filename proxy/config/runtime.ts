@@ -1,4 +1,4 @@
-/** The sections on limits, timeouts, the audit log and the gateway's own log. */
+/** The sections on limits, timeouts and the gateway's own log. */
 import { z } from 'zod'
 import { bytes, seconds } from './values.ts'
 
@@ -56,31 +56,6 @@ export const timeoutsSection = z
   })
   .prefault({})
   .describe('How long. Seconds, or `500ms`, `10s`, `5m`, `1h`.')
-
-/** `audit` of the configuration file. */
-export const auditSection = z
-  .strictObject({
-    path: z.string().min(1).optional().describe('Folder of the audit files. Absent: `audit` in the state folder.'),
-    onFailure: z
-      .enum(['deny', 'allow'])
-      .default('deny')
-      .describe(
-        'When a line can not be written: `deny` refuses new tunnels until it can; `allow` lets them out all the same. Lines are kept (up to 4,096) and written when they can be; what is lost is counted in a `gap` line.',
-      ),
-    maxFileBytes: bytes(4096)
-      .prefault('64MiB')
-      .describe('Size after which a new file begins. Files are never deleted.'),
-    instance: z
-      .string()
-      .regex(/^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$/, {
-        error:
-          'expected 64 letters, digits, dots, hyphens and underscores at most, with a letter or digit at both ends',
-      })
-      .optional()
-      .describe('Name of this gateway in audit lines and file names. Absent: the host name.'),
-  })
-  .prefault({})
-  .describe('The audit log: one JSON object a line, chained and signed.')
 
 /** `log` of the configuration file. */
 export const logSection = z

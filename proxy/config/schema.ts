@@ -1,10 +1,11 @@
 /** The one schema of `sallyport.yaml`: what is validated, published as JSON Schema and documented is this, and nothing else. */
 import { z } from 'zod'
+import { auditSection } from './audit.ts'
 import { issuersSection } from './issuers.ts'
 import { listenSection } from './listen.ts'
 import { networkSection } from './network.ts'
 import { policySection, sniSection } from './policy.ts'
-import { auditSection, limitsSection, logSection, timeoutsSection } from './runtime.ts'
+import { limitsSection, logSection, timeoutsSection } from './runtime.ts'
 import { complain } from './values.ts'
 
 /** Where the JSON Schema is published; its `$id`; the file is `schemas/config.schema.json`. */

@@ -7,6 +7,11 @@ const ROOT = path.join(import.meta.dirname, '../..')
 
 /** Every use of the network that is allowed, where it is, and why. What is no longer there must go from here too. */
 const ALLOWED: Readonly<Record<string, readonly [uses: readonly string[], why: string]>> = {
+  'proxy/audit/sinks/post.ts': [['fetch'], 'sends audit lines to the sinks that the operator named'],
+  'proxy/audit/sinks/syslog-connection.ts': [
+    ['net.connect', 'tls.connect'],
+    'sends audit lines to the syslog receiver that the operator named',
+  ],
   'proxy/egress/dial.ts': [['net.connect'], 'the one place that opens what a permit allows'],
   'proxy/egress/dns-servers.ts': [
     ['dns.Resolver', 'dns.Resolver'],

@@ -1,0 +1,71 @@
+/** Sinks of a whole gateway: configuration, metrics, and that nothing of them holds up a decision. */
+import { writeFileSync } from 'node:fs'
+import http from 'node:http'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { startTestGateway } from '../../integration/test-gateway.ts'
+import { startReceiver } from './sinks/support.ts'
+import { makeFolder, until } from './support.ts'
+
+const SECRET = 'marker-secret-with-32-characters-or-more'
+
+async function metric(port: number, name: string): Promise<number | undefined> {
+  const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text()
+  const value = new RegExp(`^${name} (.*)$`, 'm').exec(text)?.[1]
+  return value === undefined ? undefined : Number(value)
+}
+
+function get(port: number, authorization?: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    http
+      .get(
+        {
+          port,
+          host: '127.0.0.1',
+          path: 'http://nowhere.example.test/',
+          headers: authorization === undefined ? {} : { 'proxy-authorization': authorization },
+        },
+        (response) => {
+          response.resume()
+          resolve(response.statusCode)
+        },
+      )
+      .on('error', reject)
+  })
+}
+
+it('a gateway sends its audit lines to a webhook that works, while a stalled collector holds up nothing', async () => {
+  const folder = makeFolder()
+  const secretFile = join(folder, 'secret')
+  writeFileSync(secretFile, SECRET)
+  const hook = await startReceiver()
+  const stalled = await startReceiver(() => undefined)
+  const gateway = await startTestGateway({
+    audit: {
+      sinks: [
+        { kind: 'webhook', name: 'hook', url: hook.url, secretFile, format: 'ocsf' },
+        { kind: 'otlp', url: stalled.url },
+      ],
+    },
+  })
+  try {
+    for (let count = 0; count < 20; count += 1) expect(await get(gateway.port)).toBe(407)
+    await until(
+      () => hook.requests.length > 0 && hook.requests.at(-1)?.body.includes('"class_uid":3002') === true,
+      'the lines',
+    )
+    await until(() => stalled.requests.length > 0, 'an attempt at the stalled collector')
+    expect(await metric(gateway.adminPort, 'sallyport_audit_sink_lag_records{sink="otlp"}')).toBeGreaterThan(0)
+    expect(await metric(gateway.adminPort, 'sallyport_audit_sink_delivered_records{sink="hook"}')).toBeGreaterThan(0)
+    const events = hook.requests.flatMap(
+      ({ body }) => (JSON.parse(body) as { events: { metadata: { sequence: number } }[] }).events,
+    )
+    expect(events.map(({ metadata }) => metadata.sequence)).toEqual(events.map((_event, index) => index + 1))
+    expect(JSON.stringify([gateway.audit(), hook.requests])).not.toContain(SECRET)
+  } finally {
+    await gateway.close()
+  }
+  const sent = hook.requests.flatMap(({ body }) => (JSON.parse(body) as { events: { message?: string }[] }).events)
+  // The lines of the stop are sent too.
+  expect(sent.slice(-2).map(({ message }) => message)).toEqual(['stop', 'checkpoint'])
+})
