@@ -19,6 +19,7 @@ import { Deadlines } from './deadlines.ts'
 import { createForwarder } from './dialects/forward.ts'
 import { createWayOut } from './egress/way-out.ts'
 import { KnownDestinations } from './known-destinations.ts'
+import { Patience } from './patience.ts'
 import { type MachineSets, readMachineSets } from './policy/machine-sets.ts'
 import { createPolicySource, type PolicySource } from './policy/policy-source.ts'
 import type { Side } from './relay/side.ts'
@@ -29,7 +30,7 @@ import type { SessionContext } from './sessions/session.ts'
 import { openAuditKey } from './state/audit-key.ts'
 import { openState } from './state/state.ts'
 import { readProxyAuthorization } from './tokens/credentials.ts'
-import { createIdentifier } from './tokens/identify.ts'
+import { createIdentifier, type Identified } from './tokens/identify.ts'
 import { BOUND_ISSUER, type Identity } from './tokens/identity.ts'
 import { openKeys, type OwnKeys } from './tokens/keys.ts'
 import { LimitCounters } from './tunnels/limits.ts'
@@ -93,6 +94,11 @@ export interface Core {
 const LINGER_MS = 1000
 /** Many policies may change at once: one look at the open tunnels answers all of them, still well within a second. */
 const RECHECK_MS = 100
+/** What a decision ends with that a closing gateway does not wait for. */
+const OUT_OF_PATIENCE = new Error('the gateway is closing')
+const GIVE_UP = (): never => {
+  throw OUT_OF_PATIENCE
+}
 /** For tunnels that were cut to be gone and written down, before the audit log is closed. */
 const LAST_LINES_MS = 2000
 
@@ -178,12 +184,34 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   auditService.start(audit)
 
   let draining = false
+  /** For what others have yet to say while a request is decided; a gateway that closes does not wait for it. */
+  const patience = new Patience()
+  /** Connections that are served and decisions that are being written. */
+  let underway = 0
+  const whileUnderway = async <T>(work: Promise<T>): Promise<T> => {
+    underway++
+    try {
+      return await work
+    } finally {
+      underway--
+    }
+  }
   const closedIdentities = new WeakSet<Identity>()
   /** Its bound listener is closed, or its issuer is no longer configured, or the key that signed its token was taken out. */
   const isUnknown = (identity: Identity) =>
     identity.issuer === BOUND_ISSUER
       ? closedIdentities.has(identity)
       : !settings().issuers.some(({ issuer }) => issuer === identity.issuer) || identifier.isKeyGone(identity)
+  /** Never rejects: not every dialect could write that down. */
+  const identify: Gate['identify'] = (credentials, client) => {
+    const who = identifier.identify(credentials, client)
+    if (!(who instanceof Promise)) return who
+    const watched = who.catch((error: unknown): Identified => {
+      logger.error({ fault: faultText(error) }, 'a fault while identifying; refused')
+      return { ok: false, reason: 'policy_unavailable' }
+    })
+    return patience.of(watched, () => ({ ok: false, reason: 'draining' }))
+  }
   const gate: Gate = {
     destinations: new KnownDestinations(),
     closedFor: () => {
@@ -194,17 +222,19 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     identify: (credentials, client) =>
       client.bound && closedIdentities.has(client.bound)
         ? { ok: false, reason: 'token_revoked', identity: client.bound }
-        : identifier.identify(credentials, client),
+        : identify(credentials, client),
     isRevoked: (identity) => isUnknown(identity) || state.revocations.isRevoked(identity),
     clock,
-    layersFor: (identity) => policies.layersFor(identity),
+    layersFor: (identity) => patience.of(policies.layersFor(identity), GIVE_UP),
     layersKnownFor: (identity) => policies.layersKnownFor(identity),
     network: () => rules.network,
     resolver: () => wayOut.resolver,
     limits,
     audit,
-    onFault: ({ requestId }, error) =>
-      logger.error({ request_id: requestId, fault: faultText(error) }, 'a fault while deciding; refused'),
+    onFault: ({ requestId }, error) => {
+      if (error === OUT_OF_PATIENCE) return
+      logger.error({ request_id: requestId, fault: faultText(error) }, 'a fault while deciding; refused')
+    },
   }
   const recheckTunnels = async () => {
     const holds = async (permission: Permission) => (await lostPermission(permission, gate)) === undefined
@@ -235,7 +265,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       clock,
       newRequestId,
       readCredentials: readProxyAuthorization,
-      authorize: (request) => authorize(gate, request),
+      authorize: (request) => whileUnderway(authorize(gate, request)),
       dialPlain: (authorized) =>
         dialFor(
           gate,
@@ -246,8 +276,10 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       recordDecision: async (request, outcome, goingOut = {}) => {
         const { authorized, dialled, connectMs } = goingOut
         const whole = outcome.ok || !authorized ? outcome : { ...authorized, ...outcome }
-        const written = await audit.write(
-          outcomeEntry(request, whole, dialled === undefined ? undefined : { address: dialled, connectMs }),
+        const written = await whileUnderway(
+          audit.write(
+            outcomeEntry(request, whole, dialled === undefined ? undefined : { address: dialled, connectMs }),
+          ),
         )
         return written || gate.letsOutUnrecorded()
       },
@@ -260,8 +292,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
         void audit.write(closeEntry(request, authorized, { ...end, durationMs }))
       },
       onFault: (error) => logger.error({ fault: faultText(error) }, 'a fault while forwarding; refused'),
-      headTimeoutMs: settings().timeouts.headSeconds * 1000,
-      idleTimeoutMs: settings().timeouts.idleSeconds * 1000,
+      ...forwarderTimes(settings()),
     }),
   )
 
@@ -290,7 +321,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   const serve = (side: Side, client: ClientInfo) => {
     sides.add(side)
     side.onClose(() => sides.delete(side))
-    serveSide(context, side, client).catch((error: unknown) => {
+    whileUnderway(serveSide(context, side, client)).catch((error: unknown) => {
       logger.error({ fault: faultText(error) }, 'a fault while serving a connection; closed')
       side.destroy()
     })
@@ -315,6 +346,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     limits.replaceLimits(config.limits)
     registry.setIdleTimeout(config.timeouts.idleSeconds * 1000)
     context.heads.setAfter(config.timeouts.headSeconds * 1000)
+    forwarder.setTimeouts(forwarderTimes(config))
     metrics.countPolicy()
     await audit.write({ kind: 'admin', action: 'reload', policy_version: policies.version })
     await recheckTunnels()
@@ -323,13 +355,14 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   const cutAll = () => void registry.cutWhere(() => 'drain_deadline')
   const close = async () => {
     draining = true
+    patience.end()
     cutAll()
     for (const side of sides) side.destroy()
     forwarder.close()
     wayOut.close()
     const deadlineMs = performance.now() + LAST_LINES_MS
-    while ((registry.size > 0 || limits.tunnels > 0) && performance.now() < deadlineMs)
-      await new Promise((resolve) => setTimeout(resolve, 10))
+    const isBusy = () => registry.size + limits.tunnels + underway + forwarder.open() > 0
+    while (isBusy() && performance.now() < deadlineMs) await new Promise((resolve) => setTimeout(resolve, 10))
     for (const closePart of closers.toReversed()) await closePart()
   }
   let closing: Promise<void> | undefined
@@ -364,6 +397,10 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     cutAll,
     close: () => (closing ??= close()),
   }
+}
+
+function forwarderTimes({ timeouts: { headSeconds, idleSeconds } }: Config) {
+  return { headTimeoutMs: headSeconds * 1000, idleTimeoutMs: idleSeconds * 1000 }
 }
 
 function counted(log: AuditLog, count: (entry: AuditEntry) => void): AuditLog {

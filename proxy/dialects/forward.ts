@@ -92,6 +92,10 @@ export interface Forwarder {
   readonly serve: (socket: net.Socket, client: ClientInfo) => void
   /** Closes the connections to origins that are idle and whose last user's permission does not hold any more; a fault of `holds` closes too. */
   readonly recheckIdle: (holds: (permission: Authorized) => boolean | Promise<boolean>) => Promise<void>
+  /** Other times for heads and idleness, from now on and for connections that are open. */
+  readonly setTimeouts: (times: { readonly headTimeoutMs: number; readonly idleTimeoutMs: number }) => void
+  /** Connections that are open, each of which may yet have a line to write. */
+  readonly open: () => number
   /** Closes idle connections now and every other one after the answer that it waits for. */
   readonly drain: () => void
   /** Breaks off what is left; idempotent. */
@@ -143,6 +147,14 @@ export function createForwarder(deps: ForwarderDeps): Forwarder {
       if (draining) connection.drain()
     },
     recheckIdle,
+    setTimeouts: ({ headTimeoutMs, idleTimeoutMs }) => {
+      server.headersTimeout = headTimeoutMs
+      const idleBeforeMs = server.timeout
+      server.timeout = idleTimeoutMs
+      // Node gives a socket that waits for its next request another timeout; that stays.
+      for (const socket of connections.keys()) if (socket.timeout === idleBeforeMs) socket.setTimeout(idleTimeoutMs)
+    },
+    open: () => connections.size,
     drain: () => {
       draining = true
       for (const connection of connections.values()) connection.drain()

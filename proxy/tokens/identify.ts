@@ -38,9 +38,9 @@ export interface NotIdentified {
   readonly ok: false
   /**
    * Besides the reasons of credentials: `rate_limit` and `gateway_busy` when the budget for bad tokens is spent and this one was not read, and
-   * `policy_unavailable` while revocations can't be seen.
+   * `policy_unavailable` while revocations can't be seen. A gateway that closes says `draining` in the place of an answer.
    */
-  readonly reason: CredentialReason | 'rate_limit' | 'gateway_busy' | 'policy_unavailable'
+  readonly reason: CredentialReason | 'rate_limit' | 'gateway_busy' | 'policy_unavailable' | 'draining'
   /** What was wrong, for the bearer; holds nothing of the credentials but the bearer's own entries. */
   readonly detail?: string | undefined
   /** What is known for sure: set only once the signature was verified. */

@@ -4,6 +4,7 @@ import http from 'node:http'
 import net from 'node:net'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { UpstreamAgent, type UpstreamConnection } from '../../../proxy/dialects/upstream-connection.ts'
+import type { Authorized } from '../../../proxy/request.ts'
 
 let origin: http.Server
 let agent: UpstreamAgent
@@ -24,7 +25,15 @@ afterEach(async () => {
 async function connection(id: string): Promise<UpstreamConnection> {
   const socket = net.connect((origin.address() as net.AddressInfo).port, '127.0.0.1')
   await once(socket, 'connect')
-  return { id, socket, dialled: '127.0.0.1', hostField: 'a', upstreamProxy: undefined, used: false }
+  return {
+    id,
+    socket,
+    dialled: '127.0.0.1',
+    hostField: 'a',
+    upstreamProxy: undefined,
+    used: false,
+    permission: {} as Authorized,
+  }
 }
 
 async function request(over: UpstreamConnection): Promise<void> {
