@@ -1,5 +1,12 @@
 /** Sandboxes whose only way out is the gateway: `sallyport`. What is exported here is what programs may depend on. */
 export type { Backend, InsideAddress, StartedSandbox, StartRequest } from './backend.ts'
+export type {
+  ContainerSandboxLayout,
+  ContainerSandboxMount,
+  ContainerSandboxMountSource,
+} from './backends/container-layout.ts'
+export type { ContainerOptions, DockerConnection } from './backends/container-options.ts'
+export { DockerError, type DockerFault } from './backends/docker-error.ts'
 export { createSandboxProvider } from './create-provider.ts'
 export type { EmbeddedGatewayOptions } from './egress/embedded.ts'
 export type { RemoteGateway } from './egress/remote.ts'

@@ -2,6 +2,7 @@
 import fs from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
+import { DockerError, type DockerFault } from '../provider/index.ts'
 import { ALL_REASONS, CLOSE_REASONS, describeReason, reasonPhrase } from '../proxy/reasons.ts'
 
 const ROOT = path.resolve(import.meta.dirname, '..')
@@ -45,4 +46,13 @@ test('every code', () => {
       .map(([code]) => code)
       .sort(),
   ).toEqual(codes.sort())
+})
+
+test('every fault of an engine, with its code', () => {
+  const declared = fs.readFileSync(path.join(ROOT, 'provider/backends/docker-error.ts'), 'utf8')
+  const faults = [...declared.matchAll(/^ {2}\| '([a-z_]+)'$/gm)].map(([, fault]) => fault as DockerFault)
+  expect(faults.length).toBeGreaterThan(10)
+  expect(rows('Faults of an engine').map(([fault, code]) => [fault, code])).toEqual(
+    faults.map((fault) => [fault, new DockerError(fault, '').code]),
+  )
 })
