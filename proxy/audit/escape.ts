@@ -14,6 +14,11 @@ const HIDDEN_USER = '***@'
 /** Printable ASCII but for the quote and the backslash: needs no escaping in JSON. */
 const PLAIN = /^[ !#-[\]-~]*$/
 const SUSPECT = /eyJ|sph_|@|basic|bearer/i
+/** The first character of what base64url makes of a JSON object, also with blanks or a byte order mark in front. */
+const OBJECT_START = /^[eICD7]/
+const SUSPECT_OBJECT = /(?<![\w-])[eICD7][\w-]{14}/
+/** So much of a segment is decoded to see whether it begins an object. */
+const DECODED_CHARACTERS = 64
 
 /**
  * The raw target (latin1) as the `requested` field shows it: printable ASCII stays, a backslash is doubled, any other byte becomes `\xHH`;
@@ -34,7 +39,7 @@ export function escapeRequested(raw: string): string {
  * is meant for credentials, but a client may put one into a target, and a caller into a detail. Takes time linear in the text.
  */
 export function redactCredentials(text: string): string {
-  if (text.length < 8 || !SUSPECT.test(text)) return text
+  if (text.length < 8 || !(SUSPECT.test(text) || SUSPECT_OBJECT.test(text))) return text
   return text
     .replace(/\b(basic|bearer)\s+[^\s"']+/gi, `$1 ${REDACTED}`)
     .replace(/[^\s/]+/g, redactUserInfo)
@@ -75,6 +80,14 @@ function redactUserInfo(word: string): string {
 function redactToken(word: string): string {
   const jwt = word.indexOf('eyJ')
   if (jwt !== -1 && word.length - jwt >= 20 && word.includes('.', jwt)) return word.slice(0, jwt) + REDACTED
+  if (word.length >= 20 && word.split('.').some(isObject)) return REDACTED
   const handle = word.indexOf('sph_')
   return handle !== -1 && word.length - handle >= 20 ? word.slice(0, handle) + REDACTED : word
+}
+
+/** Whether a segment is a JSON object with a member, as the header and the claims of a JWT are, however that is written. */
+function isObject(segment: string): boolean {
+  if (segment.length < 15 || !OBJECT_START.test(segment)) return false
+  const start = Buffer.from(segment.slice(0, DECODED_CHARACTERS), 'base64url').toString('latin1')
+  return /^(?:\xef\xbb\xbf)?\s*(?:\{\s*(?:"|$)|$)/.test(start)
 }

@@ -4,6 +4,10 @@ import { escapeRequested, MAX_FIELD_CHARACTERS, quoteField, redactCredentials } 
 
 const JWT = 'eyJhbGciOiJFZERTQSJ9.eyJqdGkiOiJ0b2tfMSJ9.c2lnbmF0dXJlLW9mLWEtdG9rZW4'
 
+/** As a token of ours, under a header that is written in another way. */
+const jwt = (header: string) =>
+  `${Buffer.from(header).toString('base64url')}.${Buffer.from('{ "jti": "tok_1", "iss": "x" }').toString('base64url')}.c2lnbmF0dXJl`
+
 describe('the requested target', () => {
   it.each([
     ['printable ASCII stays', 'api.example.com:443', 'api.example.com:443'],
@@ -42,6 +46,17 @@ describe('credentials in a text', () => {
     ['a JWT', `token ${JWT} refused`, 'token [redacted] refused'],
     ['a JWT with the prefix of a password', `jwt_${JWT}`, 'jwt_[redacted]'],
     ['a JWT that was cut', JWT.slice(0, 60), '[redacted]'],
+    ['a JWT whose header starts with a blank', `t ${jwt('{ "alg": "ES256" }')} r`, 't [redacted] r'],
+    ['a JWT whose header starts with a line feed', `t ${jwt('{\n  "alg": "ES256"\n}')} r`, 't [redacted] r'],
+    ['a JWT whose header starts with a tab', `t ${jwt('{\t"alg": "ES256"}')} r`, 't [redacted] r'],
+    ['a JWT whose header starts with CRLF', `t ${jwt('{\r\n"alg": "ES256"}')} r`, 't [redacted] r'],
+    ['a JWT with a blank before its header', `t ${jwt(' {"alg":"ES256"}')} r`, 't [redacted] r'],
+    ['a JWT with line feeds before its header', `t ${jwt('\n\n{"alg":"ES256"}')} r`, 't [redacted] r'],
+    ['a JWT with a byte order mark', `t ${jwt('\ufeff{ "alg":"ES256"}')} r`, 't [redacted] r'],
+    ['a JWT with many blanks', `t ${jwt(`{${' '.repeat(90)}"alg":"ES256"}`)} r`, 't [redacted] r'],
+    ['such a JWT with the prefix of a password', `jwt_${jwt('{ "alg":"ES256"}')}`, '[redacted]'],
+    ['such a JWT that was cut', jwt('{ "alg": "ES256" }').slice(0, 40), '[redacted]'],
+    ['such a JWT as a parameter', `?t=${jwt('{ "alg": "ES256" }')}&x=1`, '?[redacted]&x=1'],
     ['a handle', 'handle sph_ABCDEFGHIJKLMNOPQRSTUVWXYZ012345', 'handle [redacted]'],
     ['a bearer value', 'Proxy-Authorization: Bearer abc.def', 'Proxy-Authorization: Bearer [redacted]'],
     ['a basic value', 'basic dXNlcjpwYXNz', 'basic [redacted]'],
@@ -49,14 +64,33 @@ describe('credentials in a text', () => {
     ['a preset is none', '@github', '@github'],
     ['an address with a sandbox name is none', 'agent@example.com', 'agent@example.com'],
     ['a host is none', 'basicauth.example.com', 'basicauth.example.com'],
+    ...[
+      'eyes-and-ears-of-the-world.example.com:443',
+      'ewok-village-production.eu-west-1.example.com',
+      'example-application-server.internal.example.com',
+      'Customer-Data-Platform.Internal-Services.example.com',
+      'e3b0c44298fc1c149afbf4c8996fb924.cdn.example.com',
+      '7f8a9b0c1d2e3f4a5b6c7d8e9f0a1b2c.example.com',
+      'Institution-Directory-Index.example.com',
+    ].map((host) => ['a long host is none', host, host] as const),
   ])('%s', (_name, text, expected) => {
     expect(redactCredentials(text)).toBe(expected)
   })
 
   it('costs time linear in the text, whatever it holds', () => {
-    const hostile = ['eyJ', 'sph_', ':@', 'basic ', 'basic\t', '@:', 'eyJ.', ' ', ':', 'a@'].map((piece) =>
-      piece.repeat(2_000_000 / piece.length),
-    )
+    const hostile = [
+      'eyJ',
+      'sph_',
+      ':@',
+      'basic ',
+      'basic\t',
+      '@:',
+      'eyJ.',
+      'eyAgICAgICAgICAgICAg.',
+      ' ',
+      ':',
+      'a@',
+    ].map((piece) => piece.repeat(2_000_000 / piece.length))
     for (const text of hostile) {
       // The best of five: a busy machine makes any one of them slow, a quadratic pattern all of them.
       const times = Array.from({ length: 5 }, () => {
