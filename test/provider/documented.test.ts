@@ -4,9 +4,9 @@ import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { promisify } from 'node:util'
-import ts from 'typescript'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { describeNeeding } from './needs.ts'
+import { typeFaults } from './typecheck.ts'
 
 const ROOT = path.join(import.meta.dirname, '../..')
 const page = fs.readFileSync(path.join(ROOT, 'docs/provider.md'), 'utf8')
@@ -32,29 +32,7 @@ beforeAll(() => {
 afterAll(() => fs.rmSync(folder, { recursive: true, force: true }))
 
 test('they typecheck', { timeout: 180_000 }, () => {
-  const { config } = ts.readConfigFile(path.join(ROOT, 'tsconfig.json'), (file) => ts.sys.readFile(file)) as {
-    config: { compilerOptions: object }
-  }
-  const { options } = ts.convertCompilerOptionsFromJson(
-    {
-      ...config.compilerOptions,
-      typeRoots: [path.join(ROOT, 'node_modules/@types')],
-      noPropertyAccessFromIndexSignature: false,
-      rewriteRelativeImportExtensions: false,
-    },
-    ROOT,
-  )
-  const program = ts.createProgram(examples.map(({ file }) => path.join(folder, file)), options) // prettier-ignore
-  const faults = examples
-    .flatMap(({ file }) => {
-      const source = program.getSourceFile(path.join(folder, file))
-      return [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)]
-    })
-    .map(
-      ({ messageText, file }) =>
-        `${path.basename(file?.fileName ?? '')}: ${ts.flattenDiagnosticMessageText(messageText, ' ')}`,
-    )
-  expect(faults).toEqual([])
+  expect(typeFaults(examples.map(({ file }) => path.join(folder, file)))).toEqual([])
 })
 
 describeNeeding(['bubblewrap', 'curl'], 'what they print', () => {
