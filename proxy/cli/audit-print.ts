@@ -1,41 +1,5 @@
-/** Audit lines for people and for spreadsheets. */
+/** Audit lines for people. */
 import type { AuditLine } from '../audit/schema.ts'
-
-/** Columns of the CSV export. */
-const COLUMNS = [
-  'seq',
-  'time',
-  'instance',
-  'kind',
-  'request_id',
-  'decision',
-  'effective',
-  'reason',
-  'layer',
-  'rule',
-  'policy_version',
-  'tenant',
-  'sandbox',
-  'token_id',
-  'issuer',
-  'key_id',
-  'dialect',
-  'requested',
-  'host',
-  'port',
-  'resolved',
-  'dialled',
-  'client',
-  'sni',
-  'bytes_in',
-  'bytes_out',
-  'duration_ms',
-  'dns_ms',
-  'connect_ms',
-  'close_reason',
-  'action',
-  'detail',
-] as const
 
 /** One line in short: when, what, whose, where to, why. */
 export function describeLine(line: AuditLine): string {
@@ -44,13 +8,6 @@ export function describeLine(line: AuditLine): string {
   return [line.time, ...describeKind(line), where, who === '' ? '' : `for ${who}`]
     .filter((part) => part !== '')
     .join('  ')
-}
-
-/** A row, or with `undefined` the heading. A cell that a spreadsheet would take for a formula is quoted as text. */
-export function csvLine(line: AuditLine | undefined): string {
-  if (line === undefined) return COLUMNS.join(',')
-  const values: Readonly<Record<string, unknown>> = line
-  return COLUMNS.map((column) => csvCell(values[column])).join(',')
 }
 
 function describeKind(line: AuditLine): readonly string[] {
@@ -75,11 +32,4 @@ function describeKind(line: AuditLine): readonly string[] {
     case 'admin':
       return [line.action, line.detail ?? '']
   }
-}
-
-function csvCell(value: unknown): string {
-  if (value === undefined) return ''
-  const text = Array.isArray(value) ? value.join(' ') : typeof value === 'string' ? value : JSON.stringify(value)
-  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
 }

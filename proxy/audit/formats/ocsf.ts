@@ -53,7 +53,6 @@ function networkDecision(line: Of<'decision'>): object {
     ...common(line, NETWORK, activity as [number, string], severityOf(line)),
     ...parties(line),
     ...verdict(line),
-    url: { hostname: line.host, port: line.port },
     connection_info: connectionInfo(),
     duration: whole(line.connect_ms),
   })
@@ -214,11 +213,9 @@ function policyOf(version: string | undefined): object | undefined {
   return version === undefined ? undefined : { name: 'egress', version }
 }
 
-function httpRequest(line: Of<'decision' | 'close'>): object {
-  return {
-    uid: line.request_id,
-    url: { scheme: 'http', hostname: line.host, port: line.port, url_string: line.requested },
-  }
+function httpRequest({ request_id, requested, host, port }: Of<'decision' | 'close'>): object {
+  const url = requested === undefined ? undefined : { scheme: 'http', hostname: host, port, url_string: requested }
+  return { uid: request_id, url }
 }
 
 function connectionInfo(): object {

@@ -2,6 +2,8 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { SallyportError } from '../../../policies/index.ts'
+import { csvLine } from '../../audit/formats/csv.ts'
+import { EVENT_FORMATS, type EventFormat, formatEvent } from '../../audit/formats/format.ts'
 import { parseVerifyKeys, type VerifyKey } from '../../audit/key.ts'
 import { queryAudit, type AuditFilters } from '../../audit/query.ts'
 import { tailAudit } from '../../audit/tail.ts'
@@ -12,7 +14,7 @@ import { whyUnreadable } from '../../unreadable.ts'
 import { addCommand, addGroup, configOption, option, repeatable, type CommandHost } from '../command.ts'
 import { findConfigFile, loadCommandConfig, loadConfigFile } from '../config-file.ts'
 import { auditFilters, filterOptions, type FilterOptions } from '../audit-filters.ts'
-import { csvLine, describeLine } from '../audit-print.ts'
+import { describeLine } from '../audit-print.ts'
 import { json } from '../print.ts'
 import { EXIT, UsageError, type ExitCode, type Terminal } from '../terminal.ts'
 
@@ -23,7 +25,7 @@ interface ReadOptions extends FilterOptions {
   readonly follow?: boolean
   readonly limit?: string
   readonly cursor?: string
-  readonly format?: 'jsonl' | 'csv'
+  readonly format?: EventFormat | 'csv'
   readonly json?: true
 }
 
@@ -80,12 +82,15 @@ export function addAuditCommands(host: CommandHost): void {
     description: 'write all lines (or those that the filters leave) for another system',
     examples: [
       'sallyport audit export --since 2026-01-01 > january.jsonl',
+      'sallyport audit export --since 24h --format ocsf > events.jsonl',
       'sallyport audit export --format csv --kind decision > decisions.csv',
     ],
     options: [
       ...where,
       ...filterOptions(),
-      option('--format <format>', 'jsonl: the lines as they are').choices(['jsonl', 'csv']).default('jsonl'),
+      option('--format <format>', 'native: the lines as they are; ocsf: OCSF 1.8; ecs: Elastic Common Schema')
+        .choices([...EVENT_FORMATS, 'csv'])
+        .default('native'),
     ],
     run: exportLines,
   })
@@ -142,9 +147,10 @@ async function query(terminal: Terminal, options: ReadOptions): Promise<ExitCode
 }
 
 async function exportLines(terminal: Terminal, options: ReadOptions): Promise<ExitCode> {
-  if (options.format === 'csv') terminal.out(csvLine(undefined))
+  const { format = 'native' } = options
+  if (format === 'csv') terminal.out(csvLine(undefined))
   for await (const { line, text } of queryAudit(await queryOptions(terminal, options))) {
-    terminal.out(options.format === 'csv' ? csvLine(line) : text)
+    terminal.out(format === 'csv' ? csvLine(line) : formatEvent(format, line, text))
   }
   return EXIT.done
 }

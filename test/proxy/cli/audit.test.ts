@@ -4,7 +4,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { generateAuditKey } from '../../../proxy/audit/key.ts'
 import { openAuditLog } from '../../../proxy/audit/log.ts'
 import { systemClock } from '../../../proxy/clock.ts'
-import { csvLine, describeLine } from '../../../proxy/cli/audit-print.ts'
+import { csvLine } from '../../../proxy/audit/formats/csv.ts'
+import { describeLine } from '../../../proxy/cli/audit-print.ts'
 import { runBinary, runMain, temporaryFolder } from './run-cli.ts'
 
 const folder = temporaryFolder()
@@ -149,6 +150,17 @@ describe('audit export', () => {
     const { stdout } = await runMain(['audit', 'export', ...at])
     const [name = ''] = readdirSync(LOG).filter((file) => file.endsWith('.jsonl'))
     expect(`${stdout}\n`).toBe(readFileSync(join(LOG, name), 'utf8'))
+  })
+
+  test.each(['ocsf', 'ecs'])('writes %s, one event a line', async (format) => {
+    const { stdout } = await runMain(['audit', 'export', ...at, '--since', '1h', '--format', format])
+    const native = (await runMain(['audit', 'export', ...at])).stdout
+    const events = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as object)
+    expect(events).toHaveLength(native.trimEnd().split('\n').length)
+    expect(events[0]).toMatchObject(format === 'ocsf' ? { metadata: { version: '1.8.0' } } : { ecs: {} })
   })
 
   test('gives a table whose cells are no formulas', async () => {
