@@ -144,13 +144,12 @@ function weigh(
   if (dialled.some((address) => judgeEndpoint(address, destination.port, network).prohibited)) {
     return { effective: 'deny', decision: 'deny', reason: 'address_prohibited' }
   }
-  return {
-    effective: 'allow',
-    decision: report === undefined ? 'allow' : 'deny',
-    ...(rule === undefined ? {} : { rule }),
-    ...(report === undefined ? {} : { report }),
-  }
+  if (report === undefined) return rule === undefined ? ALLOWED : { effective: 'allow', decision: 'allow', rule }
+  return { effective: 'allow', decision: 'deny', report, ...(rule === undefined ? {} : { rule }) }
 }
+
+/** Allowed by layers that list nothing. */
+const ALLOWED: NameAllow = Object.freeze({ effective: 'allow', decision: 'allow' })
 
 function literalOf(destination: Destination): readonly IpAddress[] {
   return destination.kind === 'address' ? [destination.address] : []

@@ -61,6 +61,8 @@ export function reachedBy(
   addresses: readonly IpAddress[],
   nat64Prefixes: readonly EmbeddingForm[],
 ): readonly IpAddress[] {
+  // Nothing is embedded in IPv4.
+  if (addresses.every(({ family }) => family === 4)) return addresses
   return addresses.flatMap((address) => [address, ...embeddedIn(address, nat64Prefixes).addresses])
 }
 

@@ -17,13 +17,13 @@ import {
 } from '../policies/index.ts'
 import type { AuditLog } from './audit/record.ts'
 import { outcomeEntry } from './audit/entry.ts'
-import type { Resolver } from './egress/resolver.ts'
+import type { Resolved, Resolver } from './egress/resolver.ts'
 import type { KnownDestinations } from './known-destinations.ts'
 import type { Reason } from './reasons.ts'
 import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Progress, Refusal } from './request.ts'
 import type { Identified } from './tokens/identify.ts'
 import type { LimitCounters } from './tunnels/limits.ts'
-import { type LiveChecks, lostPermission } from './tunnels/live-checks.ts'
+import { type LiveChecks, type Lost, lostPermission } from './tunnels/live-checks.ts'
 
 /** What the way of a connection needs of the gateway around it. */
 export interface Gate extends LiveChecks {
@@ -60,8 +60,8 @@ export async function openConnection<T extends { readonly destroy: () => void }>
 ): Promise<Opened<T> | Refusal> {
   const authorized = await authorize(gate, request)
   if (!authorized.ok) return recordRefusal(gate, request, authorized)
-  const dialled = await attempt(gate, request, () =>
-    dialFor(gate, authorized, dial, ({ upstream }) => upstream.destroy()),
+  const dialled = await dialFor(gate, authorized, dial, destroyUpstream).catch((error: unknown) =>
+    refuseFault(gate, request, error),
   )
   if (!dialled.ok) {
     authorized.place.release()
@@ -84,7 +84,8 @@ export async function dialFor<R extends { readonly ok: true } | { readonly ok: f
   const dialled = await dial(authorized.permit)
   if (!isOpen(dialled)) return dialled
   try {
-    const lost = await lostSince(gate, authorized)
+    const losing = lostSince(gate, authorized)
+    const lost = losing instanceof Promise ? await losing : losing
     if (lost === undefined) return dialled
     giveUp(dialled)
     return lost
@@ -96,7 +97,11 @@ export async function dialFor<R extends { readonly ok: true } | { readonly ok: f
 
 /** Everything up to the permit: whether policy and limits let the connection out. Dials nothing and records nothing. */
 export async function authorize(gate: Gate, request: ConnectionRequest): Promise<Authorized | Refusal> {
-  return attempt(gate, request, () => decideConnection(gate, request))
+  try {
+    return await decideConnection(gate, request)
+  } catch (error) {
+    return refuseFault(gate, request, error)
+  }
 }
 
 /** Writes down a refusal and gives it back; one that can't be written is a refusal all the same. */
@@ -113,11 +118,13 @@ async function decideConnection(gate: Gate, request: ConnectionRequest): Promise
   const closed = gate.closedFor()
   if (closed) return { ok: false, reason: closed, destination }
 
-  const who = await gate.identify(request.credentials, request.client)
+  const identified = gate.identify(request.credentials, request.client)
+  const who = identified instanceof Promise ? await identified : identified
   if (!who.ok) return { ...who, destination }
   const { identity } = who
 
-  const layers = await gate.layersFor(identity)
+  const found = gate.layersFor(identity)
+  const layers = found instanceof Promise ? await found : found
   const network = gate.network()
   const named = decideName(layers, destination, network)
   const sofar = { destination, identity, policyVersion: layers.version, verdict: named }
@@ -128,13 +135,23 @@ async function decideConnection(gate: Gate, request: ConnectionRequest): Promise
   const { place } = admission
   let kept = false
   try {
-    const found = await judgeAddresses(gate, layers, destination, network)
-    if ('reason' in found) return { ...sofar, ...found.progress, ok: false, reason: found.reason }
-    const { permit, ...verdict } = found.allow
-    const expiresAtMs = who.tunnelExpiresAtMs
-    const sure = { ok: true, destination, identity, verdict, permit, place, expiresAtMs } as const
-    const authorized: Authorized = { ...sofar, ...found.progress, ...sure }
-    const lost = found.progress.dnsMs === undefined ? undefined : await lostSince(gate, authorized)
+    const judging = judgeAddresses(gate, layers, destination, network)
+    const judged = judging instanceof Promise ? await judging : judging
+    if ('reason' in judged) return { ...sofar, ...judged.progress, ok: false, reason: judged.reason }
+    const authorized: Authorized = {
+      ok: true,
+      destination,
+      identity,
+      policyVersion: layers.version,
+      verdict: judged.allow,
+      resolved: judged.progress.resolved,
+      dnsMs: judged.progress.dnsMs,
+      permit: judged.allow.permit,
+      decidedBy: { layers, network },
+      place,
+      expiresAtMs: who.tunnelExpiresAtMs,
+    }
+    const lost = authorized.dnsMs === undefined ? undefined : await lostSince(gate, authorized)
     if (lost) return lost
     kept = true
     return authorized
@@ -148,42 +165,50 @@ function isOpen<R extends { readonly ok: boolean }>(dialled: R): dialled is Extr
 }
 
 /** The refusal, when a permission was lost since it was given. */
-async function lostSince(gate: Gate, authorized: Authorized): Promise<Refusal | undefined> {
-  const lost = await lostPermission(authorized, gate)
-  return lost && { ...progressOf(authorized), ...lost, ok: false }
+function lostSince(gate: Gate, authorized: Authorized): Refusal | undefined | Promise<Refusal | undefined> {
+  const refusalOf = (lost: Lost | undefined): Refusal | undefined =>
+    lost && { ...progressOf(authorized), ...lost, ok: false }
+  const lost = lostPermission(authorized, gate)
+  return lost instanceof Promise ? lost.then(refusalOf) : refusalOf(lost)
 }
 
 /** Resolves the name once and decides on the very addresses that will be dialled. */
-async function judgeAddresses(
+function judgeAddresses(
   gate: Gate,
   layers: Layers,
   destination: Destination,
   network: NetworkRules,
-): Promise<{ allow: Allow; progress: Progress } | { reason: Reason; progress: Progress }> {
+): Judged | Promise<Judged> {
   if (destination.kind === 'address')
-    return judged(decideAddresses(layers, destination, [destination.address], network), {})
+    return judgedAs(decideAddresses(layers, destination, [destination.address], network), {})
   const resolver = gate.resolver()
-  if (!resolver) return judged(decideUnresolved(layers, destination, network), {})
-  const resolved = await resolver.resolve(destination.host)
-  if (!resolved.ok) return { reason: resolved.reason, progress: { dnsMs: resolved.ms } }
-  const progress = { resolved: resolved.addresses.map((address) => address.text), dnsMs: resolved.ms }
-  return judged(decideAddresses(layers, destination, resolved.addresses, network), progress)
+  if (!resolver) return judgedAs(decideUnresolved(layers, destination, network), {})
+  const judgeAll = (resolved: Resolved): Judged => {
+    if (!resolved.ok) return { reason: resolved.reason, progress: { dnsMs: resolved.ms } }
+    const progress = { resolved: resolved.addresses.map((address) => address.text), dnsMs: resolved.ms }
+    return judgedAs(decideAddresses(layers, destination, resolved.addresses, network), progress)
+  }
+  const resolving = resolver.resolve(destination.host)
+  return resolving instanceof Promise ? resolving.then(judgeAll) : judgeAll(resolving)
 }
 
-function judged(verdict: Allow | Deny, progress: Progress): Awaited<ReturnType<typeof judgeAddresses>> {
+type Judged =
+  { readonly allow: Allow; readonly progress: Progress } | { readonly reason: Reason; readonly progress: Progress }
+
+function judgedAs(verdict: Allow | Deny, progress: Progress): Judged {
   return verdict.effective === 'allow'
     ? { allow: verdict, progress }
     : { reason: verdict.reason, progress: { ...progress, verdict } }
 }
 
-/** Runs a step; a fault in it is a refusal with `policy_unavailable`, never a way out. */
-async function attempt<R>(gate: Gate, request: ConnectionRequest, step: () => Promise<R>): Promise<R | Refusal> {
-  try {
-    return await step()
-  } catch (error) {
-    gate.onFault(request, error)
-    return { ok: false, reason: 'policy_unavailable' }
-  }
+/** A fault in any step is a refusal with `policy_unavailable`, never a way out. */
+function refuseFault(gate: Gate, request: ConnectionRequest, error: unknown): Refusal {
+  gate.onFault(request, error)
+  return { ok: false, reason: 'policy_unavailable' }
+}
+
+function destroyUpstream({ upstream }: { readonly upstream: { readonly destroy: () => void } }): void {
+  upstream.destroy()
 }
 
 function progressOf({ destination, identity, policyVersion, verdict, resolved, dnsMs }: Progress): Progress {

@@ -283,8 +283,8 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
         )
         return written || gate.letsOutUnrecorded()
       },
-      onExchange: (request, { identity, permit, expiresAtMs, place }, exchange) =>
-        watch({ requestId: request.requestId, identity, permit, expiresAtMs, place, relay: exchange }),
+      onExchange: (request, { identity, permit, decidedBy, expiresAtMs, place }, exchange) =>
+        watch({ requestId: request.requestId, identity, permit, decidedBy, expiresAtMs, place, relay: exchange }),
       recordClose: (request, authorized, { startedMs, ...end }) => {
         registry.remove(request.requestId)
         const durationMs = clock.monotonicMs() - startedMs

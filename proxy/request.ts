@@ -1,5 +1,5 @@
 /** The data of one connection on its way through the gateway, from what arrived to what was decided. No behaviour here. */
-import type { Allow, Deny, Destination, Permit } from '../policies/index.ts'
+import type { Allow, Deny, Destination, Layers, NetworkRules, Permit } from '../policies/index.ts'
 import type { Reason } from './reasons.ts'
 import type { Identity } from './tokens/identity.ts'
 import type { Place } from './tunnels/limits.ts'
@@ -61,12 +61,20 @@ export interface Refusal extends Progress {
   readonly detail?: string | undefined
 }
 
+/** What policy decides by; each is replaced as a whole, never changed. */
+export interface DecidedBy {
+  readonly layers: Layers
+  readonly network: NetworkRules
+}
+
 /** A connection that policy and limits let out, before anything was dialled. */
 export interface Authorized extends Progress {
   readonly ok: true
   readonly identity: Identity
   readonly destination: Destination
   readonly permit: Permit
+  /** What the permit was decided by: while these are in force, policy says the same. */
+  readonly decidedBy: DecidedBy
   /** Wall clock, milliseconds; until then what is opened may live. */
   readonly expiresAtMs: number
   /** Its place under the limits. */

@@ -65,6 +65,23 @@ export function createMetrics(options: MetricsOptions): Metrics {
     labelNames: readonly Label[] = [],
   ): Counter<Label> => new Counter({ name: `sallyport_${name}`, help, labelNames, registers })
 
+  /** Adds up, and hands it on at the next scrape: what prom-client does for each call costs more than a decision. */
+  const handOn: (() => void)[] = []
+  const tally = <Label extends string>(
+    to: Counter<Label>,
+    labelsOf: (...values: readonly string[]) => Readonly<Partial<Record<Label, string>>>,
+  ): ((by: number, ...values: readonly string[]) => void) => {
+    const counts = new Map<string, number>()
+    handOn.push(() => {
+      for (const [key, count] of counts) to.inc(labelsOf(...key.split(' ')), count)
+      counts.clear()
+    })
+    return (by, ...values) => {
+      const key = values.length === 1 ? (values[0] ?? '') : values.join(' ')
+      counts.set(key, (counts.get(key) ?? 0) + by)
+    }
+  }
+
   const connections = counter(
     'connections_total',
     'Requests to go out, by outcome; reason is none when one was let out.',
@@ -105,20 +122,31 @@ export function createMetrics(options: MetricsOptions): Metrics {
   if (options.auditSinks !== undefined) measureSinks(registry, options.auditSinks)
   const closeProcess = measureProcess(registry)
 
+  const addConnection = tally(connections, (dialect = '', decision = '', reason = '') => ({
+    dialect,
+    decision,
+    reason,
+  }))
+  const addClose = tally(closes, (reason = '') => ({ close_reason: reason }))
+  const addBytes = tally(bytes, (direction = '') => ({ direction }))
+  const addLines = tally(auditLines, () => ({}))
   return {
-    countConnection: (dialect, decision, reason) => connections.inc({ dialect, decision, reason: reason ?? 'none' }),
+    countConnection: (dialect, decision, reason) => addConnection(1, dialect, decision, reason ?? 'none'),
     countEmptyConnection: () => empty.inc(),
     countTunnel: ({ closeReason, durationMs, bytesIn, bytesOut }) => {
-      closes.inc({ close_reason: closeReason })
+      addClose(1, closeReason)
       duration.observe(durationMs / 1000)
-      bytes.inc({ direction: 'in' }, bytesIn)
-      bytes.inc({ direction: 'out' }, bytesOut)
+      addBytes(bytesIn, 'in')
+      addBytes(bytesOut, 'out')
     },
-    countAuditLines: (lines) => auditLines.inc(lines),
+    countAuditLines: (lines) => addLines(lines, ''),
     countAuditLost: (lines) => auditLost.inc(lines),
     countKeyRefresh: (result) => refreshes.inc({ result }),
     countPolicy: () => generation.inc(),
-    render: () => registry.metrics(),
+    render: () => {
+      for (const hand of handOn) hand()
+      return registry.metrics()
+    },
     contentType: registry.contentType,
     close: closeProcess,
   }

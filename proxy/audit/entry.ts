@@ -13,12 +13,13 @@ export function outcomeEntry(
 ): AuthEntry | DecisionEntry {
   const common = commonFields(request, outcome)
   if (!outcome.ok && outcome.reason.startsWith('token_')) {
-    return { kind: 'auth', decision: 'deny', effective: 'deny', reason: outcome.reason, ...common }
+    return { ...common, kind: 'auth', decision: 'deny', effective: 'deny', reason: outcome.reason }
   }
   const { verdict } = outcome
   const refusedBy = verdict?.effective === 'allow' ? verdict.report : verdict
   const letOut = verdict?.effective === 'allow' && (outcome.ok || isFaultOfTheDestination(outcome))
   return {
+    ...common,
     kind: 'decision',
     decision: letOut ? verdict.decision : 'deny',
     effective: letOut ? 'allow' : 'deny',
@@ -26,7 +27,6 @@ export function outcomeEntry(
     layer: refusedBy?.layer,
     rule: refusedBy ? refusedBy.rule : verdict?.rule,
     policy_version: outcome.policyVersion,
-    ...common,
     resolved: outcome.resolved,
     dialled: dialled?.address,
     dns_ms: rounded(outcome.dnsMs),
@@ -47,10 +47,10 @@ export function closeEntry(
   },
 ): CloseEntry {
   return {
+    ...commonFields(request, outcome),
     kind: 'close',
     close_reason: end.closeReason,
     policy_version: outcome.policyVersion,
-    ...commonFields(request, outcome),
     sni: end.sni,
     bytes_in: end.bytesIn,
     bytes_out: end.bytesOut,

@@ -13,6 +13,8 @@ const HIDDEN_USER = '***@'
 
 /** Printable ASCII but for the quote and the backslash: needs no escaping in JSON. */
 const PLAIN = /^[ !#-[\]-~]*$/
+/** As nearly every target is: a name or an address, and a port. */
+const ORDINARY_TARGET = /^[a-z0-9.:[\]_-]{1,300}$/i
 const SUSPECT = /eyJ|sph_|@|basic|bearer/i
 /** The first character of what base64url makes of a JSON object, also with blanks or a byte order mark in front. */
 const OBJECT_START = /^[eICD7]/
@@ -25,6 +27,7 @@ const DECODED_CHARACTERS = 64
  * what looks like a credential is replaced, and so is whatever stands before an `@`, which no target has; at most 512 characters, and a text that was cut ends in `\...`.
  */
 export function escapeRequested(raw: string): string {
+  if (ORDINARY_TARGET.test(raw) && !SUSPECT.test(raw)) return raw
   const escaped = redactCredentials(raw.slice(0, MAX_SCANNED_CHARACTERS))
     .replace(/[^\s/]+/g, hideUser)
     .replace(/[^ -[\]-~]/g, escapeCharacter)

@@ -15,6 +15,8 @@ interface Waiting extends Pending {
 
 /** Most entries in one write: bounds the memory of a batch. */
 const MAX_BATCH = 512
+/** For the line of an end nobody waits: it goes with the next line for which somebody does, or after so many milliseconds. */
+const CLOSE_WAIT_MS = 20
 const TOUCH_LOCK_MS = 5000
 const STOLEN = 'ELOCKED'
 
@@ -28,6 +30,7 @@ export class FileAuditLog implements AuditLog {
   readonly #lockTimer: NodeJS.Timeout
   #queue: Waiting[] = []
   #isFlushPlanned = false
+  #lateFlush: NodeJS.Timeout | undefined
   #failure: string | undefined
   #lost = 0
   #lostFromMs = 0
@@ -82,6 +85,7 @@ export class FileAuditLog implements AuditLog {
     return new Promise((answer) => {
       this.#queue.push({ entry, timeMs, answer })
       if (this.#queue.length >= MAX_BATCH) this.#flush()
+      else if (entry.kind === 'close') this.#lateFlush ??= setTimeout(this.#flushLate, CLOSE_WAIT_MS)
       else if (!this.#isFlushPlanned) {
         this.#isFlushPlanned = true
         setImmediate(this.#flushPlanned)
@@ -90,6 +94,11 @@ export class FileAuditLog implements AuditLog {
   }
 
   readonly close = (): Promise<void> => (this.#closed ??= this.#stop())
+
+  readonly #flushLate = (): void => {
+    this.#lateFlush = undefined
+    if (this.#failure === undefined && !this.#isFlushPlanned) this.#flush()
+  }
 
   readonly #flushPlanned = (): void => {
     this.#isFlushPlanned = false
@@ -211,7 +220,7 @@ export class FileAuditLog implements AuditLog {
   }
 
   async #stop(): Promise<void> {
-    for (const timer of [this.#retryTimer, this.#checkpointTimer, this.#lockTimer]) clearTimeout(timer)
+    for (const timer of [this.#lateFlush, this.#retryTimer, this.#checkpointTimer, this.#lockTimer]) clearTimeout(timer)
     if (this.#failure === undefined) this.#flush()
     else if (this.#failure !== STOLEN) this.#retry()
     const written: Written =

@@ -1,5 +1,6 @@
 /** Turns an entry into the bytes of its line: fixed order of fields, ASCII, one line whatever the texts hold. Hand-made, since it runs for every tunnel. */
 import { quoteField } from './escape.ts'
+import { Recent } from './recent.ts'
 import type { AdminEntry, AuditEntry, CloseEntry, DecisionEntry } from './record.ts'
 
 /** What the log itself adds to its own `admin` lines. */
@@ -25,44 +26,72 @@ export type LogEntry = AuditEntry | LogOwnEntry
 
 /** The line but for its chain: an open JSON object. */
 export function formatEntry(entry: LogEntry, seq: number, timeMs: number, quotedInstance: string): string {
-  let line = `{"seq":${seq},"time":"${isoTime(timeMs)}","instance":${quotedInstance},"kind":"${entry.kind}"`
-  if (entry.kind === 'admin') line += text('action', entry.action)
-  line += text('request_id', entry.request_id)
-  if (entry.kind === 'decision') line += formatDecision(entry)
-  else if (entry.kind === 'auth')
-    line += text('decision', entry.decision) + text('effective', entry.effective) + text('reason', entry.reason)
-  else line += text('policy_version', entry.policy_version)
-  line += formatCaller(entry)
-  if (entry.kind === 'decision') line += formatOutcome(entry)
-  else if (entry.kind === 'auth') line += text('client', entry.client)
-  else if (entry.kind === 'close') line += formatClose(entry)
-  else line += formatAdmin(entry)
-  return line
+  const head = `{"seq":${seq},"time":"${isoTime(timeMs)}","instance":${quotedInstance},"kind":"${entry.kind}"`
+  const asked = text('request_id', entry.request_id)
+  const who = formatCaller(entry)
+  const where = formatTarget(entry)
+  switch (entry.kind) {
+    case 'decision':
+      return `${head}${asked}${formatDecision(entry)}${who}${where}${formatOutcome(entry)}`
+    case 'close':
+      return `${head}${asked}${text('policy_version', entry.policy_version)}${who}${where}${formatClose(entry)}`
+    case 'auth': {
+      const verdict =
+        word('decision', entry.decision) + word('effective', entry.effective) + text('reason', entry.reason)
+      return `${head}${asked}${verdict}${who}${where}${text('client', entry.client)}`
+    }
+    case 'admin': {
+      const version = text('policy_version', entry.policy_version)
+      return `${head}${word('action', entry.action)}${asked}${version}${who}${where}${formatAdmin(entry)}`
+    }
+  }
 }
 
 function formatDecision(entry: DecisionEntry): string {
   return (
-    text('decision', entry.decision) +
-    text('effective', entry.effective) +
+    word('decision', entry.decision) +
+    word('effective', entry.effective) +
     text('reason', entry.reason) +
-    text('layer', entry.layer) +
+    word('layer', entry.layer) +
     text('rule', entry.rule) +
     text('policy_version', entry.policy_version)
   )
 }
 
+/** The same few callers and targets come again and again: what was made of them is kept. */
+const callers = new Recent<Pick<LogEntry, 'tenant' | 'sandbox' | 'token_id' | 'issuer' | 'key_id'>>()
+const words = new Recent<string>()
+const targets = new Recent<Pick<LogEntry, 'dialect' | 'requested' | 'host' | 'port'>>()
+
 function formatCaller(entry: LogEntry): string {
-  return (
-    text('tenant', entry.tenant) +
-    text('sandbox', entry.sandbox) +
-    text('token_id', entry.token_id) +
-    text('issuer', entry.issuer) +
-    text('key_id', entry.key_id) +
-    text('dialect', entry.dialect) +
-    text('requested', entry.requested) +
-    text('host', entry.host) +
-    number('port', entry.port)
+  const { tenant, sandbox, token_id: tokenId, issuer, key_id: keyId } = entry
+  const known = callers.get(tokenId)
+  if (
+    known !== undefined &&
+    known.of.tenant === tenant &&
+    known.of.sandbox === sandbox &&
+    known.of.issuer === issuer &&
+    known.of.key_id === keyId
   )
+    return known.text
+  const caller =
+    text('tenant', tenant) +
+    text('sandbox', sandbox) +
+    text('token_id', tokenId) +
+    text('issuer', issuer) +
+    text('key_id', keyId)
+  callers.set(tokenId, { tenant, sandbox, issuer, key_id: keyId }, caller)
+  return caller
+}
+
+function formatTarget(entry: LogEntry): string {
+  const { dialect, requested, host, port } = entry
+  const known = targets.get(requested)
+  if (known !== undefined && known.of.dialect === dialect && known.of.host === host && known.of.port === port)
+    return known.text
+  const target = word('dialect', dialect) + text('requested', requested) + text('host', host) + number('port', port)
+  targets.set(requested, { dialect, host, port }, target)
+  return target
 }
 
 function formatOutcome(entry: DecisionEntry): string {
@@ -80,7 +109,7 @@ function formatClose(entry: CloseEntry): string {
     text('client', entry.client) +
     text('sni', entry.sni) +
     `,"bytes_in":${safeNumber(entry.bytes_in)},"bytes_out":${safeNumber(entry.bytes_out)},"duration_ms":${safeNumber(entry.duration_ms)}` +
-    text('close_reason', entry.close_reason)
+    word('close_reason', entry.close_reason)
   )
 }
 
@@ -104,6 +133,16 @@ function formatAdmin(entry: AdminEntry | LogOwnEntry): string {
 
 function text(name: string, value: string | undefined): string {
   return value === undefined ? '' : `,"${name}":${quoteField(value)}`
+}
+
+/** A word of a closed set, as good as any other text: what was made of it is kept. */
+function word(name: string, value: string | undefined): string {
+  if (value === undefined) return ''
+  const known = words.get(name)
+  if (known !== undefined && known.of === value) return known.text
+  const field = text(name, value)
+  words.set(name, value, field)
+  return field
 }
 
 function number(name: string, value: number | undefined): string {

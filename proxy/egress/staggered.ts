@@ -48,7 +48,8 @@ export function raceStaggered<T, R>(
       release()
       reject(reasonOf(signal))
     }
-    signal?.addEventListener('abort', onAbort, { once: true })
+    const waiting = signal && waitingFor(signal)
+    waiting?.add(onAbort)
     startNext()
 
     function startNext(): void {
@@ -86,11 +87,23 @@ export function raceStaggered<T, R>(
       ended = true
       clearTimeout(stagger)
       clearTimeout(deadline)
-      signal?.removeEventListener('abort', onAbort)
+      waiting?.delete(onAbort)
       for (const giveUp of open.values()) giveUp()
       open.clear()
     }
   })
+}
+
+/** Who is to be told when a signal aborts. Many races share one signal, and a listener for each would cost more than all else in a race. */
+const waitingFors = new WeakMap<AbortSignal, Set<() => void>>()
+
+function waitingFor(signal: AbortSignal): Set<() => void> {
+  const known = waitingFors.get(signal)
+  if (known) return known
+  const waiting = new Set<() => void>()
+  waitingFors.set(signal, waiting)
+  signal.addEventListener('abort', () => [...waiting].forEach((onAbort) => onAbort()), { once: true })
+  return waiting
 }
 
 /** What an aborted signal rejects with, always an `Error`. */

@@ -55,12 +55,16 @@ export function handOver(options: ListenCommon, socket: net.Socket | tls.TLSSock
   const thumbprint = socket instanceof tls.TLSSocket ? thumbprintOf(socket) : undefined
   const side = Side.accept(socket)
   const { peer } = side
-  options.onSide(side, {
-    address: isUnix ? 'unix' : canonicalAddress(peer.address),
-    port: isUnix ? 0 : (peer.port ?? 0),
-    ...(thumbprint !== undefined && { certificateThumbprint: thumbprint }),
-    ...(options.bound !== undefined && { bound: options.bound }),
-  })
+  const address = isUnix ? 'unix' : canonicalAddress(peer.address)
+  const port = isUnix ? 0 : (peer.port ?? 0)
+  if (thumbprint === undefined && options.bound === undefined) options.onSide(side, { address, port })
+  else
+    options.onSide(side, {
+      address,
+      port,
+      ...(thumbprint !== undefined && { certificateThumbprint: thumbprint }),
+      ...(options.bound !== undefined && { bound: options.bound }),
+    })
 }
 
 /** Opens a server, and keeps its later faults from ending the process. */
@@ -109,6 +113,7 @@ export function listenFailed(where: string, fault: NodeJS.ErrnoException): Sally
 /** IPv4 clients of an IPv6 listener are IPv4; a zone is the machine's affair. A peer that has already left has no address any more. */
 function canonicalAddress(address: string | undefined): string {
   if (address === undefined) return 'unknown'
+  if (!address.includes(':')) return address
   return address.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '')
 }
 

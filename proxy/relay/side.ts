@@ -9,7 +9,7 @@ import { COLD_BYTES, coldBuffer, copyOf } from './buffers.ts'
 import { type Borrower, HotLoan } from './hot-loan.ts'
 import type { Receiver } from './receiver.ts'
 import { turns, type Visitor } from './turns.ts'
-import { disown, moveToOnread, ONREAD, own, ownChunks, readNextInto, reroute, type SocketOwner } from './wiring.ts'
+import { disown, ONREAD, own, ownChunks, readNextInto, readThroughOnread, reroute, type SocketOwner } from './wiring.ts'
 
 /** A side that is made before its socket: `onread` goes to `net.connect`, then the socket is attached. */
 export interface OutboundSide {
@@ -47,10 +47,9 @@ export class Side implements SocketOwner, Borrower, Visitor {
    */
   static accept(socket: net.Socket | tls.TLSSocket): Side {
     turns.arrived()
-    const direct = moveToOnread(socket)
-    if (direct === undefined) return Side.adopt(socket)
+    if (!readThroughOnread(socket)) return Side.adopt(socket)
     const side = new Side()
-    side.#own(direct, true)
+    side.#own(socket, true)
     return side
   }
 

@@ -35,16 +35,17 @@ interface HandleHolder {
 let nextBuffer = coldBuffer
 
 /** For `net.connect`: reads go to the owner, and into the shared buffer until it says otherwise. */
-export const ONREAD: net.OnReadOpts = {
-  buffer: () => {
-    const buffer = nextBuffer
-    nextBuffer = coldBuffer
-    return buffer
-  },
-  // Node's own idea of the buffer is not asked for: after `reroute` it is out of date.
-  callback(this: OwnedSocket, bytesRead: number): boolean {
-    return this[OWNER]?.onRead(bytesRead) ?? false
-  },
+export const ONREAD: net.OnReadOpts = { buffer: takeBuffer, callback: onRead }
+
+function takeBuffer(): Buffer {
+  const buffer = nextBuffer
+  nextBuffer = coldBuffer
+  return buffer
+}
+
+/** Node's own idea of the buffer is not asked for: after `reroute` it is out of date. */
+function onRead(this: OwnedSocket, bytesRead: number): boolean {
+  return this[OWNER]?.onRead(bytesRead) ?? false
 }
 
 /**
@@ -64,23 +65,35 @@ export function reroute(socket: net.Socket, buffer: Buffer): boolean {
 }
 
 /**
- * Moves an accepted connection into a socket that reads through {@link ONREAD}, not yet reading; what was given is an empty shell afterwards.
- * `undefined` where that can't be done (TLS, bytes already buffered): the socket is as it was.
+ * Makes an accepted connection, not yet read, read through {@link ONREAD}, as if its socket had been made with it.
+ * `false` where that can't be done (TLS, bytes already buffered): the socket is as it was.
  */
-export function moveToOnread(socket: net.Socket): net.Socket | undefined {
-  const holder = socket as HandleHolder
-  const handle = holder._handle
-  if (socket instanceof tls.TLSSocket || socket.destroyed || socket.readableLength > 0) return undefined
-  if (!handle || typeof handle.useUserBuffer !== 'function') return undefined
-  holder._handle = null
-  // As Node's own server makes the socket of an accepted handle; `manualStart`: it does not read yet.
-  const options: net.SocketConstructorOpts & { readonly manualStart: boolean } = {
-    handle: handle as unknown as net.BoundSocket,
-    manualStart: true,
-    allowHalfOpen: true,
-    onread: ONREAD,
-  }
-  return new net.Socket(options)
+export function readThroughOnread(socket: net.Socket): boolean {
+  const handle = (socket as HandleHolder)._handle
+  if (FIELDS === undefined || socket instanceof tls.TLSSocket || socket.destroyed || socket.readableLength > 0)
+    return false
+  if (!handle || typeof handle.useUserBuffer !== 'function') return false
+  handle.useUserBuffer(coldBuffer)
+  const fields = socket as unknown as Record<symbol, unknown>
+  fields[FIELDS.buffer] = coldBuffer
+  fields[FIELDS.nextBuffer] = takeBuffer
+  fields[FIELDS.callback] = onRead
+  return true
+}
+
+/** Where a socket keeps its `onread`, read off one that was made with it; `undefined` on a Node that keeps it elsewhere. */
+const FIELDS = findFields()
+
+function findFields(): { readonly buffer: symbol; readonly nextBuffer: symbol; readonly callback: symbol } | undefined {
+  const sample = new net.Socket({ onread: ONREAD })
+  const symbols = Object.getOwnPropertySymbols(sample)
+  const holding = (value: unknown): symbol | undefined =>
+    symbols.find((symbol) => (sample as unknown as Record<symbol, unknown>)[symbol] === value)
+  const nextBuffer = holding(takeBuffer)
+  const callback = holding(onRead)
+  const buffer = symbols.find((symbol) => symbol.description === 'kBuffer')
+  if (buffer === undefined || nextBuffer === undefined || callback === undefined) return undefined
+  return { buffer, nextBuffer, callback }
 }
 
 /** Gives a socket's reads and events to its owner. */

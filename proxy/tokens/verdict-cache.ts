@@ -29,8 +29,11 @@ export class VerdictCache<V> {
   get(key: string): V | undefined {
     const entry = this.#entries.get(key)
     if (entry === undefined) return undefined
-    this.#entries.delete(key)
-    this.#entries.set(key, entry)
+    // Which was used last matters once some must go.
+    if (this.#entries.size > this.#limits.entries / 2 || this.#weight > this.#limits.tokenBytes / 2) {
+      this.#entries.delete(key)
+      this.#entries.set(key, entry)
+    }
     return entry.verdict
   }
 

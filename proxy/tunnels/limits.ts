@@ -85,15 +85,13 @@ export class LimitCounters {
   admit(identity: Identity): Admission {
     const { tunnels, perSandbox, perTenant } = this.#limits
     if (this.#tunnels >= tunnels) return { ok: false, reason: 'gateway_busy', retryAfterSeconds: 1 }
-    const sandbox = this.#counter(keysOf(identity).sandbox)
-    const tenant = identity.tenant === undefined ? undefined : this.#counter(keysOf(identity).tenant)
+    const keys = keysOf(identity)
+    const sandbox = this.#counter(keys.sandbox)
+    const tenant = identity.tenant === undefined ? undefined : this.#counter(keys.tenant)
     const refused = this.#refusal(sandbox, perSandbox) ?? (tenant && this.#refusal(tenant, perTenant))
     if (refused) return refused
-    const counters = tenant ? [sandbox, tenant] : [sandbox]
-    for (const counter of counters) {
-      counter.tunnels++
-      counter.allowance--
-    }
+    count(sandbox)
+    if (tenant) count(tenant)
     this.#tunnels++
     return { ok: true, place: this.#place(sandbox, tenant) }
   }
@@ -156,8 +154,11 @@ export class LimitCounters {
   #counter(key: string): Counter {
     const known = this.#counters.get(key)
     if (known) {
-      this.#counters.delete(key)
-      this.#counters.set(key, known)
+      // Who was used last matters once some must go.
+      if (this.#counters.size > MAX_COUNTERS / 2) {
+        this.#counters.delete(key)
+        this.#counters.set(key, known)
+      }
       return known
     }
     if (this.#counters.size >= MAX_COUNTERS) this.#evict()
@@ -191,6 +192,11 @@ export class LimitCounters {
   #secondsToMidnight(): number {
     return Math.ceil((DAY_MS - (this.#clock.wallMs() % DAY_MS)) / 1000)
   }
+}
+
+function count(counter: Counter): void {
+  counter.tunnels++
+  counter.allowance--
 }
 
 interface Keys {

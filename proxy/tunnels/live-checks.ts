@@ -9,6 +9,7 @@ import {
 } from '../../policies/index.ts'
 import type { Clock } from '../clock.ts'
 import type { CloseReason } from '../reasons.ts'
+import type { DecidedBy } from '../request.ts'
 import type { Identity } from '../tokens/identity.ts'
 import type { Tunnel, TunnelRegistry } from './registry.ts'
 
@@ -26,6 +27,7 @@ export interface LiveChecks {
 export interface Permission {
   readonly identity: Identity
   readonly permit: Permit
+  readonly decidedBy: DecidedBy
   /** Wall clock, milliseconds. */
   readonly expiresAtMs: number
 }
@@ -43,30 +45,38 @@ export async function recheckAll(registry: TunnelRegistry, checks: LiveChecks): 
 /** The same for one. A fault while deciding cuts: nothing stays open unchecked. */
 export async function recheck(tunnel: Tunnel, checks: LiveChecks): Promise<void> {
   try {
+    let lost = lostPermission(tunnel, checks)
     // What is lost for sure does not wait for a policy that has yet to be asked for.
-    const lost =
-      lostUnder(checks.layersKnownFor(tunnel.identity), tunnel, checks) ?? (await lostPermission(tunnel, checks))
+    if (lost instanceof Promise)
+      lost = lostUnder(checks.layersKnownFor(tunnel.identity), tunnel, checks) ?? (await lost)
     if (lost) tunnel.relay.cut(closeReasonOf(lost))
   } catch {
     tunnel.relay.cut('policy_changed')
   }
 }
 
-/** Asks everything again that can have changed since the permission was given; `undefined` while it holds. */
-export async function lostPermission(permission: Permission, checks: LiveChecks): Promise<Lost | undefined> {
+/** Asks everything again that can have changed since the permission was given; `undefined` while it holds. A promise only where a policy has yet to be asked for. */
+export function lostPermission(
+  permission: Permission,
+  checks: LiveChecks,
+): Lost | undefined | Promise<Lost | undefined> {
+  const layers = checks.layersFor(permission.identity)
   // All the rest after the wait, if there is one.
-  const layers = await checks.layersFor(permission.identity)
+  if (layers instanceof Promise) return layers.then((found) => lostUnder(found, permission, checks))
   return lostUnder(layers, permission, checks)
 }
 
 function lostUnder(
   layers: Layers,
-  { identity, permit, expiresAtMs }: Permission,
+  { identity, permit, decidedBy, expiresAtMs }: Permission,
   checks: LiveChecks,
 ): Lost | undefined {
   if (checks.isRevoked(identity)) return { reason: 'token_revoked' }
   if (checks.clock.wallMs() >= expiresAtMs) return { reason: 'token_expired' }
-  const verdict = stillAllowed(layers, permit.destination, permit.addresses, checks.network())
+  const network = checks.network()
+  // The same question has the same answer.
+  if (layers === decidedBy.layers && network === decidedBy.network) return undefined
+  const verdict = stillAllowed(layers, permit.destination, permit.addresses, network)
   return verdict && { reason: verdict.reason, verdict, policyVersion: layers.version }
 }
 

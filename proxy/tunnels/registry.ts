@@ -5,6 +5,7 @@
 import type { Permit } from '../../policies/index.ts'
 import type { Clock } from '../clock.ts'
 import type { CloseReason } from '../reasons.ts'
+import type { DecidedBy } from '../request.ts'
 import type { Relay } from '../relay/relay.ts'
 import type { Identity } from '../tokens/identity.ts'
 import type { Place } from './limits.ts'
@@ -14,6 +15,7 @@ export interface Tunnel {
   readonly requestId: string
   readonly identity: Identity
   readonly permit: Permit
+  readonly decidedBy: DecidedBy
   /** Wall clock; the tunnel never outlives it by more than a sweep, nor, if that clock is put back, the time that it had left when it was opened. */
   readonly expiresAtMs: number
   readonly place: Place

@@ -51,6 +51,7 @@ export function startTunnel(context: TunnelContext, { request, opened, client, e
     requestId: request.requestId,
     identity: opened.identity,
     permit: opened.permit,
+    decidedBy: opened.decidedBy,
     expiresAtMs: opened.expiresAtMs,
     place: opened.place,
     relay: running,

@@ -150,7 +150,8 @@ export class Harness {
       tenant: undefined,
     } as Authorized['identity']
     const place = { addBytes: () => false, release: () => (this.released += 1) }
-    return { ok: true, identity, destination, permit: verdict.permit, expiresAtMs: Infinity, place }
+    const decidedBy = { layers: OPEN, network: EVERYWHERE }
+    return { ok: true, identity, destination, permit: verdict.permit, decidedBy, expiresAtMs: Infinity, place }
   }
 }
 

@@ -28,6 +28,7 @@ function tunnel(clock: ManualClock, requestId: string, over: { expiresInMs?: num
     requestId,
     identity: { tenant: 'acme', sandbox: requestId } as Identity,
     permit: undefined as unknown as Tunnel['permit'],
+    decidedBy: undefined as unknown as Tunnel['decidedBy'],
     expiresAtMs: clock.wallMs() + (over.expiresInMs ?? 3_600_000),
     place: { addBytes: (bytes) => (left -= bytes) <= 0, release: () => (released += 1) },
     relay,
