@@ -6,9 +6,10 @@ import { randomBytes } from 'node:crypto'
 import os from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
-import type { OwnListener } from '../policies/index.ts'
+import { type OwnListener, SallyportError } from '../policies/index.ts'
 import { createMetrics, type Metrics } from './admin/metrics.ts'
 import { closeEntry, outcomeEntry } from './audit/entry.ts'
+import { redactCredentials } from './audit/escape.ts'
 import { openAuditLog } from './audit/log.ts'
 import type { AuditEntry, AuditLog } from './audit/record.ts'
 import { openAuditService } from './audit/service.ts'
@@ -90,6 +91,8 @@ export interface Core {
   readonly close: () => Promise<void>
 }
 
+/** Of the message of an error, in the log and in an audit line. */
+const MAX_FAULT_CHARACTERS = 400
 /** For a refused client to take its answer. */
 const LINGER_MS = 1000
 /** Many policies may change at once: one look at the open tunnels answers all of them, still well within a second. */
@@ -430,8 +433,12 @@ function requestIds(): () => string {
   return () => `${prefix}-${(count++).toString(36)}`
 }
 
-/** The name and code of an error; its message may hold what must not be logged. */
+/** What is wrong, in the words of an error of ours; of any other the name and code alone, since its message may hold what must not be logged. */
 export function faultText(error: unknown): string {
   if (!(error instanceof Error)) return 'unknown'
+  if (error instanceof SallyportError) {
+    const message = redactCredentials(error.message.slice(0, MAX_FAULT_CHARACTERS).replaceAll('\n', '; '))
+    return `${error.code}: ${message}`
+  }
   return 'code' in error ? `${error.name} ${String(error.code)}` : error.name
 }

@@ -1,5 +1,4 @@
 /** Writes the audit log: every line in order, chained and in the file before anybody is told that it was written. */
-import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { SallyportError } from '../../policies/error.ts'
 import type { Clock } from '../clock.ts'
@@ -7,8 +6,9 @@ import { FileAuditLog } from './file-log.ts'
 import type { SigningKey } from './key.ts'
 import { type InstanceLock, lockInstance } from './lock.ts'
 import type { AuditLog } from './record.ts'
-import { errorCode, type WriteBytes } from './segment.ts'
 import { isInstanceName } from './segments.ts'
+import { makeFolder } from '../make-folder.ts'
+import { whyUnreadable } from '../unreadable.ts'
 
 /** The gateway's own log, as far as the audit log needs it; a pino logger fits. */
 export interface AuditLogger {
@@ -69,13 +69,13 @@ function open(options: AuditLogOptions): AuditLog {
   const { path, instance } = options
   let lock: InstanceLock | undefined
   try {
-    mkdirSync(path, { recursive: true, mode: 0o700 })
+    makeFolder(path)
     lock = lockInstance(join(path, `audit-${instance}.lock`), instance, options.clock.wallMs)
     return new FileAuditLog(options, lock)
   } catch (error) {
     lock?.release()
     if (error instanceof SallyportError) throw error
-    const message = `the audit log can't be written to \`${path}\` (${errorCode(error)})`
+    const message = `the audit log can't be written to \`${path}\` (${whyUnreadable(error)})`
     throw new SallyportError('SALLYPORT_AUDIT_UNWRITABLE', message, { cause: error })
   }
 }

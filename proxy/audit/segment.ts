@@ -5,7 +5,6 @@ import {
   fdatasync,
   fstatSync,
   ftruncateSync,
-  mkdirSync,
   openSync,
   readSync,
   statSync,
@@ -13,6 +12,7 @@ import {
   writeSync,
 } from 'node:fs'
 import { dirname } from 'node:path'
+import { makeFolder } from '../make-folder.ts'
 
 /** What can be put in place of the system's write: for tests of faults that a test can't cause. */
 export type WriteBytes = (fd: number, bytes: Buffer, offset: number, length: number) => number
@@ -126,7 +126,7 @@ export function errorCode(error: unknown): string {
 }
 
 function create(path: string): number {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
+  makeFolder(dirname(path))
   // O_EXCL: never follows a link, never writes on in a file of somebody else.
   return openSync(path, 'ax+', 0o600)
 }

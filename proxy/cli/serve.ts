@@ -14,6 +14,7 @@ import { DEMO_HOST, demoAddress, mintDevelopmentToken, prepareDevelopment, REFUS
 import { packageVersion } from './package-version.ts'
 import { instant } from './print.ts'
 import { EXIT, type ExitCode, type Terminal } from './terminal.ts'
+import { whyUnreadable } from '../unreadable.ts'
 
 /** Options of the command. */
 export interface ServeOptions {
@@ -116,8 +117,8 @@ async function writePidFile(path: string | undefined): Promise<() => Promise<voi
   try {
     await writeFile(path, `${process.pid}\n`)
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown fault'
-    throw new SallyportError('SALLYPORT_STATE_UNUSABLE', `pid file \`${path}\` can't be written (${code})`, {
+    const why = whyUnreadable(error)
+    throw new SallyportError('SALLYPORT_STATE_UNUSABLE', `pid file \`${path}\` can't be written (${why})`, {
       cause: error,
     })
   }

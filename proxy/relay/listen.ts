@@ -4,6 +4,7 @@ import net from 'node:net'
 import tls from 'node:tls'
 import { SallyportError } from '../../policies/error.ts'
 import { closeServers, handOver, type ListenCommon, type Listener, openServer, type TlsMaterial } from './listener.ts'
+import { whyUnreadable } from '../unreadable.ts'
 
 export type { ListenCommon, Listener, TlsMaterial } from './listener.ts'
 export { listenUnix } from './listen-unix.ts'
@@ -106,10 +107,10 @@ function contextOf(material: TlsMaterial): tls.SecureContextOptions {
   try {
     tls.createSecureContext(context)
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? 'unknown fault'
     throw new SallyportError(
       'SALLYPORT_KEY_UNREADABLE',
-      `the certificate and key of the TLS listener can't be used: ${code}`,
+      `the certificate and key of the TLS listener can't be used: ${whyUnreadable(error)}`,
+      { cause: error },
     )
   }
   return context

@@ -3,7 +3,8 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { generateAuditKey, parseSigningKey, type SigningKey } from '../audit/key.ts'
 import { SallyportError } from '../../policies/error.ts'
-import { faultCode, writeWhole } from './folder.ts'
+import { writeWhole } from './folder.ts'
+import { whyUnreadable } from '../unreadable.ts'
 
 /** Names below the state folder. */
 export const AUDIT_KEY_FILE = 'audit-key.private.jwk'
@@ -27,8 +28,12 @@ function readKey(file: string): string {
   try {
     return readFileSync(file, 'utf8')
   } catch (error) {
-    throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `audit key \`${file}\` can't be read (${faultCode(error)})`, {
-      cause: error,
-    })
+    throw new SallyportError(
+      'SALLYPORT_KEY_UNREADABLE',
+      `audit key \`${file}\` can't be read (${whyUnreadable(error)})`,
+      {
+        cause: error,
+      },
+    )
   }
 }

@@ -1,9 +1,11 @@
 /** The folder that holds what must survive a restart, and the files in it: nobody but the gateway's own user may change them. */
 import { randomBytes } from 'node:crypto'
 import { type Stats } from 'node:fs'
-import { mkdir, open, rename, stat, unlink } from 'node:fs/promises'
+import { open, rename, stat, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { SallyportError } from '../../policies/error.ts'
+import { makeFolder } from '../make-folder.ts'
+import { whyUnreadable } from '../unreadable.ts'
 
 /** Group and others may write. */
 const WRITABLE_BY_OTHERS = 0o022
@@ -15,10 +17,10 @@ const WRITABLE_BY_OTHERS = 0o022
 export async function openFolder(path: string): Promise<void> {
   let stats: Stats
   try {
-    await mkdir(path, { recursive: true, mode: 0o700 })
+    makeFolder(path)
     stats = await stat(path)
   } catch (error) {
-    throw unusable(path, `can't be made or read (${faultCode(error)})`, error)
+    throw unusable(path, `can't be made or read (${whyUnreadable(error)})`, error)
   }
   if (!stats.isDirectory()) throw unusable(path, 'is not a folder')
   const user = process.geteuid?.()
@@ -52,7 +54,7 @@ export async function writeWhole(path: string, bytes: string | Uint8Array): Prom
     await syncFolder(dirname(path))
   } catch (error) {
     await unlink(draft).catch(() => undefined)
-    throw unusable(path, `can't be written (${faultCode(error)})`, error)
+    throw unusable(path, `can't be written (${whyUnreadable(error)})`, error)
   }
 }
 

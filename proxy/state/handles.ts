@@ -7,7 +7,8 @@ import { readFile, readdir, stat, unlink, utimes } from 'node:fs/promises'
 import { join } from 'node:path'
 import { SallyportError } from '../../policies/error.ts'
 import type { Clock } from '../clock.ts'
-import { faultCode, openFolder, unusable, writeWhole } from './folder.ts'
+import { openFolder, unusable, writeWhole } from './folder.ts'
+import { whyUnreadable } from '../unreadable.ts'
 
 /** Handles kept at most; each is a file of little more than its token. */
 const MAX_HANDLES = 100_000
@@ -74,7 +75,7 @@ export async function openHandles(path: string, clock: Clock): Promise<Handles> 
       const goes = new Date(expiresAtMs)
       await utimes(join(path, fileName(handle)), goes, goes)
     } catch (error) {
-      throw error instanceof SallyportError ? error : unusable(path, `can't be used (${faultCode(error)})`, error)
+      throw error instanceof SallyportError ? error : unusable(path, `can't be used (${whyUnreadable(error)})`, error)
     }
     count++
     return handle

@@ -17,6 +17,7 @@ import {
   createRevocation,
   revocationSchema,
 } from './revocation-rules.ts'
+import { whyUnreadable } from '../unreadable.ts'
 
 /** Milliseconds between two looks. */
 const LOOK_EVERY_MS = 250
@@ -91,7 +92,7 @@ export async function openRevocations(
       told = unreadable
       if (added) for (const listener of [...listeners]) listener()
     } catch (error) {
-      const message = error instanceof TooManyRules ? error.message : `can't be read (${faultCode(error)})`
+      const message = error instanceof TooManyRules ? error.message : `can't be read (${whyUnreadable(error)})`
       if (message !== lastFault) onFault(`revocations \`${path}\` ${message}`)
       lastFault = message
     }
@@ -141,7 +142,7 @@ export async function openRevocations(
       await appendOnce(join(path, dayFile(now)), `\n${JSON.stringify(revocation)}\n`)
       await syncFolder(path)
     } catch (error) {
-      throw unusable(path, `can't be written (${faultCode(error)})`, error)
+      throw unusable(path, `can't be written (${whyUnreadable(error)})`, error)
     }
     look()
   }

@@ -10,6 +10,7 @@ import { z } from 'zod'
 import { layerPolicySchema } from '../../policies/index.ts'
 import type { Clock } from '../clock.ts'
 import { faultCode, openFolder, syncFolder, unusable, writeWhole } from './folder.ts'
+import { whyUnreadable } from '../unreadable.ts'
 
 /** Milliseconds between two looks. */
 const LOOK_EVERY_MS = 250
@@ -111,7 +112,7 @@ export async function openTenantPolicies(
       await unlink(join(path, name))
       await syncFolder(path)
     } catch (error) {
-      if (faultCode(error) !== 'ENOENT') throw unusable(path, `can't be written (${faultCode(error)})`, error)
+      if (faultCode(error) !== 'ENOENT') throw unusable(path, `can't be written (${whyUnreadable(error)})`, error)
     }
     take(new Map(without(kept, name)))
   }

@@ -2,6 +2,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { SallyportError } from '../../policies/error.ts'
 import { type Parsed, faulty, parsed } from '../../policies/parsed.ts'
+import { whyUnreadable } from '../unreadable.ts'
 import { MAX_DOCUMENT_BYTES } from './fetch-document.ts'
 import { type VerificationKey, parseKeySet } from './key-set.ts'
 import { HeldKeys, type KeyEvent, type KeySource, MIN_SECRET_BYTES, secretKey } from './key-source.ts'
@@ -88,8 +89,7 @@ export function fileKeys(document: KeyDocument, onEvent: (event: KeyEvent) => vo
       return content
     } catch (error) {
       stamp = undefined
-      const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown fault'
-      return faulty('unreadable', `can't be read (${code})`)
+      return faulty('unreadable', `can't be read (${whyUnreadable(error)})`)
     }
   }
 

@@ -19,6 +19,7 @@ import {
   publicJwk,
   readSigningKey,
 } from './signing-key.ts'
+import { whyUnreadable } from '../unreadable.ts'
 
 /** One of the gateway's keys, as `keys list` shows it. */
 export interface OwnKey {
@@ -75,7 +76,7 @@ export async function openKeys(statePath: string): Promise<OwnKeys> {
       return readSigningKey(await readFile(file, 'utf8'))
     } catch (error) {
       if (error instanceof SallyportError) throw error
-      throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `key \`${file}\` can't be read (${faultCode(error)})`)
+      throw new SallyportError('SALLYPORT_KEY_UNREADABLE', `key \`${file}\` can't be read (${whyUnreadable(error)})`)
     }
   }
 
@@ -149,6 +150,6 @@ async function unlinkIfThere(file: string): Promise<boolean> {
     return true
   } catch (error) {
     if (faultCode(error) === 'ENOENT') return false
-    throw unusable(file, `can't be deleted (${faultCode(error)})`, error)
+    throw unusable(file, `can't be deleted (${whyUnreadable(error)})`, error)
   }
 }

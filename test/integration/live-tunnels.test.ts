@@ -204,7 +204,10 @@ describe('a tunnel ends', () => {
     client.send('z')
     expect((await client.take(1)).toString()).toBe('z')
     expect(await connectStatus(gateway, token)).toBe('200')
-    expect((await gateway.auditLine((line) => line['action'] === 'reload_failed'))['kind']).toBe('admin')
+    expect(await gateway.auditLine((line) => line['action'] === 'reload_failed')).toMatchObject({
+      kind: 'admin',
+      detail: expect.stringMatching(/^SALLYPORT_[A-Z_]+: .*[a-z] [a-z]/) as string,
+    })
   })
 
   test('when it idles', async () => {

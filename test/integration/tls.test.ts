@@ -5,6 +5,7 @@ import os from 'node:os'
 import path from 'node:path'
 import tls from 'node:tls'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { ConfigInput } from '../../proxy/config/schema.ts'
 import { createAuthority, type Pem } from '../origins/certificates.ts'
 import { type Origin, startEcho } from '../origins/origins.ts'
 import { startTestGateway, type TestGateway } from './test-gateway.ts'
@@ -17,6 +18,7 @@ const first = authority.issue('gateway.example.test')
 const mine = authority.issue('client-1', { client: true })
 let folder: string
 let gateway: TestGateway
+const logged: string[] = []
 let echo: Origin
 
 beforeAll(async () => {
@@ -24,7 +26,8 @@ beforeAll(async () => {
   writeServer(first)
   fs.writeFileSync(path.join(folder, 'ca.pem'), authority.cert)
   echo = await startEcho(HOST)
-  gateway = await startTestGateway({
+  const log = (fields: object) => logged.push('fault' in fields ? String(fields.fault) : '')
+  const document: ConfigInput = {
     listen: {
       tls: {
         cert: path.join(folder, 'gw.pem'),
@@ -34,7 +37,8 @@ beforeAll(async () => {
     },
     policy: { ceiling: { kind: 'allow-all' } },
     network: { allowPrivate: ['127.66.0.0/24'], hosts: { 'echo.example.test': HOST } },
-  })
+  }
+  gateway = await startTestGateway(document, { logger: { info: log, warn: log, error: log } })
 })
 afterAll(async () => {
   await gateway.close()
@@ -120,6 +124,9 @@ test('a renewed certificate is used without a restart; one that is broken is not
   await expect.poll(serial, { timeout: 10_000, interval: 200 }).not.toBe(before)
   const renewed = await serial()
   fs.writeFileSync(path.join(folder, 'gw.pem'), 'not a certificate')
-  await new Promise((resolve) => setTimeout(resolve, 2500))
+  await expect.poll(() => logged.at(-1), { timeout: 10_000 }).toMatch(/ can't be used: there is no PEM block/)
+  expect(await serial()).toBe(renewed)
+  fs.writeFileSync(path.join(folder, 'gw.pem'), authority.issue('gateway.example.test').cert)
+  await expect.poll(() => logged.at(-1), { timeout: 10_000 }).toMatch(/: the key is not that of the certificate$/)
   expect(await serial()).toBe(renewed)
 })

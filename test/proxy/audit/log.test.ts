@@ -184,7 +184,7 @@ describe('an audit log', () => {
     })
     await expect(opened).rejects.toMatchObject({
       code: 'SALLYPORT_AUDIT_UNWRITABLE',
-      message: `the audit log can't be written to \`${path}\` (EEXIST)`,
+      message: `the audit log can't be written to \`${path}\` (something else has that name)`,
     })
   })
 

@@ -302,7 +302,7 @@ describe('a folder in trouble:', () => {
     passed = 5_001
     expect(gateway.isCurrent()).toBe(false)
     expect(gateway.isRevoked(identity())).toBe(true)
-    expect(faults).toEqual([expect.stringMatching(/can't be read \(EISDIR\)$/)])
+    expect(faults).toEqual([expect.stringMatching(/can't be read \(it is a folder\)$/)])
     rmSync(today(), { recursive: true })
     renameSync(`${today()}.aside`, today())
     expect(gateway.isCurrent()).toBe(true)
