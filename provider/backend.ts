@@ -44,6 +44,8 @@ export interface StartedSandbox {
    * checks just that.
    */
   readonly directTargets?: readonly InsideAddress[]
+  /** The worker has said that it listens: it need not be asked again and again until it answers. */
+  readonly announced?: true
   /** Called once the worker has answered: takes away what only its start needed, such as the file that told it its bearer. */
   readonly answered?: () => Promise<void>
   /** Resolves when the sandbox is gone by itself. */

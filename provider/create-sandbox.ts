@@ -100,7 +100,7 @@ export async function createSandbox(
       (fault) => failed.abort(fault),
     )
     const client = connectWorker({ connect: started.connect, token: workerToken })
-    await untilReady(client, started, signal)
+    if (started.announced !== true) await untilReady(client, started, signal)
     await started.answered?.()
     if (started.gateway !== undefined) await client.configure({ env: childEnvironment(started.gateway, options.env) })
     await probeEgress(client, started, backend.capabilities)

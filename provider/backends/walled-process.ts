@@ -100,7 +100,13 @@ export async function startWalled(walled: WalledProcess, request: StartRequest):
   // The worker has this clock too, but a command may have stopped the worker.
   if (request.timeoutMs !== undefined) timeToLive = afterMs(request.timeoutMs, () => void stop())
   void exited.then(() => timeToLive?.cancel())
-  return { rootDir: walled.rootDir, connect: () => connectControl(walled.socketPath), ended: exited, stop }
+  return {
+    rootDir: walled.rootDir,
+    connect: () => connectControl(walled.socketPath),
+    announced: true,
+    ended: exited,
+    stop,
+  }
 }
 
 function launch({ bubblewrap, command }: WalledProcess, limits: OpenLimits): ChildProcess {
