@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto'
 import os from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
-import { type OwnListener, SallyportError } from '../policies/index.ts'
+import { type EntrySets, type OwnListener, SallyportError } from '../policies/index.ts'
 import { createMetrics, type Metrics } from './admin/metrics.ts'
 import { closeEntry, outcomeEntry } from './audit/entry.ts'
 import { redactCredentials } from './audit/escape.ts'
@@ -29,7 +29,7 @@ import { compileRuleset } from './ruleset.ts'
 import { serveSide } from './sessions/serve.ts'
 import type { SessionContext } from './sessions/session.ts'
 import { openAuditKey } from './state/audit-key.ts'
-import { openState } from './state/state.ts'
+import { openState, type State } from './state/state.ts'
 import { readProxyAuthorization } from './tokens/credentials.ts'
 import { createIdentifier, type Identified } from './tokens/identify.ts'
 import { BOUND_ISSUER, type Identity } from './tokens/identity.ts'
@@ -50,6 +50,11 @@ export interface GatewayOptions {
   readonly machineSets?: MachineSets
   /** For `sallyport_build_info`. */
   readonly version?: string
+  /**
+   * Does what `POST /v1/reload` asks for, such as {@link Gateway.reload} with the file read again. Absent: not served.
+   * @throws what is wrong with the configuration
+   */
+  readonly reload?: () => Promise<void>
 }
 
 /** What is logged with; a pino logger fits. */
@@ -68,6 +73,14 @@ export interface Core {
   readonly metrics: Metrics
   readonly policies: PolicySource
   readonly ownKeys: OwnKeys
+  readonly state: State
+  readonly registry: TunnelRegistry
+  /** What a connection asks, for whoever asks the same. */
+  readonly gate: Gate
+  /** The named sets that an entry of a token may mean. */
+  readonly sets: () => EntrySets
+  /** Looks at every open tunnel again; resolves when what is no longer allowed was cut. */
+  readonly recheck: () => Promise<void>
   /** Serves an accepted connection to its end. */
   readonly serve: (side: Side, client: ClientInfo) => void
   /** Why the gateway should get no new connections at the moment; empty when it should. */
@@ -136,7 +149,15 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
 
   const state = keep(await openState(settings().state, { clock, onFault: (message) => logger.error({}, message) }))
   const ownKeys = await openKeys(settings().state)
-  const policies = keep(createPolicySource({ policy: settings().policy, machineSets: machineSets.sets, clock }))
+  const policies = keep(
+    createPolicySource({
+      policy: settings().policy,
+      machineSets: machineSets.sets,
+      clock,
+      onFault: (policy, error) => logger.error({ policy, fault: faultText(error) }, 'a policy can not be had'),
+    }),
+  )
+  for (const { tenant, policy } of state.tenantPolicies.list()) policies.keepTenant(tenant, policy)
   const registry = keep(new TunnelRegistry({ clock, idleTimeoutMs: settings().timeouts.idleSeconds * 1000 }))
   const limits = new LimitCounters(settings().limits, clock)
   const instance = settings().audit.instance ?? instanceName(os.hostname())
@@ -255,6 +276,9 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   closers.push(
     state.revocations.onChange(() => void recheckTunnels()),
     policies.onChange(recheckSoon),
+    state.tenantPolicies.onChange((tenants) => {
+      for (const tenant of tenants) policies.keepTenant(tenant, state.tenantPolicies.get(tenant)?.policy)
+    }),
     () => clearTimeout(lookAhead),
   )
 
@@ -378,6 +402,11 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     metrics,
     policies,
     ownKeys,
+    state,
+    registry,
+    gate,
+    sets: () => rules.sets,
+    recheck: recheckTunnels,
     serve,
     notReady: () =>
       [gate.closedFor(), identifier.isReady() ? undefined : 'keys_unavailable'].filter(

@@ -1,7 +1,7 @@
 /** The gateway: its core behind listeners. Listens, binds, reloads, drains and closes. */
 import type { EgressPolicy } from '../policies/index.ts'
 import { SallyportError } from '../policies/index.ts'
-import { createAdminServer } from './admin/server.ts'
+import { openAdmin } from './admin/open-admin.ts'
 import { type BoundIdentity, identityOf } from './bound-identity.ts'
 import type { Config } from './config/schema.ts'
 import { faultText, type GatewayOptions, openCore } from './core.ts'
@@ -68,10 +68,10 @@ const DRAIN_LOOK_MS = 100
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const core = await openCore(options)
   const listeners = new Map<Listener, ListeningAddress>()
-  const admin = createAdminServer({
-    metrics: core.metrics,
-    notReady: core.notReady,
-    publicKeys: core.ownKeys.publicJwks,
+  const admin = openAdmin(core, {
+    bind: ({ identity, ...where }) => bind(bindAddress(where), identity),
+    reload: options.reload,
+    version: options.version ?? 'unknown',
   })
   let adminAddress: ListeningAddress | undefined
   let stopWatchingCertificates = () => {}

@@ -12,7 +12,9 @@ export type ListeningAddress =
   | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
   | { readonly kind: 'unix'; readonly path: string }
 
-type TlsFiles = NonNullable<Config['listen']['tls']>
+type TlsFiles = Pick<NonNullable<Config['listen']['tls']>, 'cert' | 'key' | 'clientCa'> & {
+  readonly clientCertificate?: 'optional' | 'required'
+}
 
 /** Several `SO_REUSEPORT` listeners share a port, so that a busy event loop accepts more than one connection a turn. */
 const LISTENERS_PER_PORT = 8
@@ -47,7 +49,7 @@ export async function openListener(
  */
 export function watchCertificates(
   tls: TlsFiles,
-  listeners: readonly Listener[],
+  listeners: readonly Pick<Listener, 'reload'>[],
   onReload: (outcome: { readonly ok: true } | { readonly ok: false; readonly error: unknown }) => void,
 ): () => void {
   const files = [tls.cert, tls.key, tls.clientCa].filter((file) => file !== undefined)
@@ -99,7 +101,8 @@ function machineAddresses(): readonly IpAddress[] {
     })
 }
 
-function readTlsMaterial(tls: TlsFiles): TlsMaterial {
+/** @throws SallyportError `SALLYPORT_KEY_UNREADABLE` */
+export function readTlsMaterial(tls: TlsFiles): TlsMaterial {
   return {
     cert: readPem(tls.cert),
     key: readPem(tls.key),

@@ -37,14 +37,21 @@ export async function serve(terminal: Terminal, options: ServeOptions): Promise<
       `${file}: listen.proxy: \`off\` leaves no client a way in; name an address to serve on`,
     )
   const logger = pino({ level: loaded.config.log.level }, pino.destination(2))
-  const gateway = await createGateway({ config: loaded.config, version: packageVersion(), logger })
+  let reloadGateway = (): Promise<void> => Promise.resolve()
+  const gateway = await createGateway({
+    config: loaded.config,
+    version: packageVersion(),
+    logger,
+    reload: () => reloadGateway(),
+  })
+  reloadGateway = () => reload(terminal, gateway, loaded, file, logger)
   const undo: (() => unknown)[] = [() => gateway.close()]
   try {
     const listening = await gateway.listen()
     undo.push(
       await writePidFile(options.pidFile ?? (isDevelopment ? join(loaded.config.state, 'gateway.pid') : undefined)),
     )
-    const stopReloads = onReload(() => reload(terminal, gateway, loaded, file, logger))
+    const stopReloads = onReload(() => reloadGateway().catch(() => undefined))
     undo.push(stopReloads)
     if (isDevelopment) undo.push(await welcome(terminal, loaded, listening))
     else terminal.out(whereText(loaded.config, listening).join('\n'))
@@ -67,7 +74,7 @@ async function untilSignal(terminal: Terminal, gateway: Gateway, logger: Logger)
   for (const name of ['SIGINT', 'SIGTERM'] as const) process.off(name, stop)
 }
 
-/** Reads the file again. One that is wrong changes nothing, and the log says what is wrong. */
+/** Reads the file again. One that is wrong changes nothing, and the log says what is wrong. @throws the same */
 async function reload(
   terminal: Terminal,
   gateway: Gateway,
@@ -89,6 +96,7 @@ async function reload(
         ? error.faults.map((fault) => faultText(fault, file))
         : [error instanceof SallyportError ? error.message : 'a fault while reloading']
     logger.error({ faults }, 'the configuration was not reloaded; the last good one stays in force')
+    throw error
   }
 }
 
@@ -181,7 +189,9 @@ function whereText(config: Config, { proxy, admin }: Listening): readonly string
     ),
     ...(admin === undefined
       ? []
-      : [`  admin   ${scheme(admin, false)}${listenText(admin)}   /healthz /readyz /metrics /.well-known/jwks.json`]),
+      : [
+          `  admin   ${scheme(admin, config.admin.tls !== undefined)}${listenText(admin)}   /healthz /readyz /openapi.json: docs/control-api.md`,
+        ]),
     `  audit   ${config.audit.path}`,
   ]
 }

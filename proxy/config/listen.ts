@@ -55,7 +55,7 @@ export const listenSection = z
       })
       .prefault('127.0.0.1:9090')
       .describe(
-        'Health, metrics and the public keys: `address:port`, `unix:/path` or `off`. Never on the port of the proxy. It asks for no credentials, so keep it on loopback or on a network of your own.',
+        'Health, metrics and the control API: `address:port`, `unix:/path` or `off`. Never on the port of the proxy. Who may do what there is in `admin`; a unix socket is for the user of the gateway alone, who may do everything.',
       ),
     bound: z
       .array(bound)

@@ -120,6 +120,20 @@ function resolvePaths(config: Config, folder: string): Config {
     ...config,
     state: file(config.state),
     audit: resolveAuditFiles(config.audit, file),
+    admin: {
+      ...config.admin,
+      ...(config.admin.tls && {
+        tls: {
+          cert: file(config.admin.tls.cert),
+          key: file(config.admin.tls.key),
+          ...(config.admin.tls.clientCa !== undefined && { clientCa: file(config.admin.tls.clientCa) }),
+        },
+      }),
+      bind: {
+        ...config.admin.bind,
+        ...(config.admin.bind.folders && { folders: config.admin.bind.folders.map(file) }),
+      },
+    },
     listen: {
       ...config.listen,
       proxy: proxy.map(listening),

@@ -1,6 +1,7 @@
 /** The one schema of `sallyport.yaml`: what is validated, published as JSON Schema and documented is this, and nothing else. */
 import { z } from 'zod'
 import { auditSection } from './audit.ts'
+import { adminSection } from './admin.ts'
 import { issuersSection } from './issuers.ts'
 import { listenSection } from './listen.ts'
 import { networkSection } from './network.ts'
@@ -16,6 +17,7 @@ export const configSchema = z
   .strictObject({
     $schema: z.string().optional().describe('For editors: the URL or path of the published JSON Schema.'),
     listen: listenSection,
+    admin: adminSection,
     state: z
       .string()
       .min(1)
@@ -38,7 +40,9 @@ export const configSchema = z
     }
     const { admin, proxy, bound } = config.listen
     if (admin?.kind === 'tcp' && admin.port !== 0) {
-      const shared = [...proxy, ...bound.map(({ address }) => address)].some((address) => address.kind === 'tcp' && address.port === admin.port)
+      const shared = [...proxy, ...bound.map(({ address }) => address)].some(
+        (address) => address.kind === 'tcp' && address.port === admin.port,
+      )
       if (shared)
         complain(context, `the admin listener must not share the port ${admin.port} with the proxy`, undefined, [
           'listen',

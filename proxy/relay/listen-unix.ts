@@ -46,7 +46,8 @@ export async function listenUnix(options: ListenUnixOptions): Promise<Listener> 
   return { address: 'unix', port: 0, reload: () => undefined, close: () => closeServers([server]) }
 }
 
-async function removeStale(path: string, where: string): Promise<void> {
+/** Removes a socket that nobody answers on. @throws SallyportError `SALLYPORT_LISTEN_FAILED` for anything else that is there */
+export async function removeStale(path: string, where: string): Promise<void> {
   const found = fs.lstatSync(path, { throwIfNoEntry: false })
   if (found === undefined) return
   if (!found.isSocket()) {

@@ -10,6 +10,7 @@ import type { ClientInfo } from '../request.ts'
 import type { Revocations } from '../state/revocations.ts'
 import { MAX_LIFE_SECONDS } from './claims.ts'
 import { parseCompact } from './compact.ts'
+import { FAILURE_COST_US } from './failure-budget.ts'
 import { fetchDocument } from './fetch-document.ts'
 import { ADMIN_AUDIENCE, closeIssuers, createIssuers } from './issuers.ts'
 import { refuseNow } from './judge.ts'
@@ -123,7 +124,7 @@ export function createAdminVerifier(options: {
         ok: false,
         reason: 'token_claims_invalid',
         detail: 'the claim `scope` names no scope, or an unknown one',
-        costUs: verdict.ok ? 200 : 0,
+        costUs: FAILURE_COST_US.signature,
       }
     const refusal = (): CredentialReason | undefined =>
       refuseNow({ identity, notBeforeMs: verdict.notBeforeMs }, client, clock.wallMs(), revocations.isRevoked)

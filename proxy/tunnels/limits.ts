@@ -98,7 +98,16 @@ export class LimitCounters {
 
   /** What the sandbox of `identity` uses now. */
   usageOf(identity: Identity): Usage {
-    const counter = this.#counters.get(keysOf(identity).sandbox)
+    return this.#usage(keysOf(identity).sandbox)
+  }
+
+  /** What the tenant of `identity` uses now. */
+  usageOfTenant(identity: Identity): Usage {
+    return this.#usage(keysOf(identity).tenant)
+  }
+
+  #usage(key: string): Usage {
+    const counter = this.#counters.get(key)
     return { tunnels: counter?.tunnels ?? 0, bytesToday: counter && counter.day === this.#today() ? counter.bytes : 0 }
   }
 

@@ -1,25 +1,24 @@
 /** `sallyport policy explain`: what the gateway would decide for a token and a destination, and which layer and entry decide. Connects nowhere. */
 import {
-  destinationOf,
-  explain,
   hostText,
-  parseAddress,
   type Destination,
   type Explanation,
-  type IpAddress,
+  type HostName,
   type LayerExplanation,
+  type Parsed,
 } from '../../../policies/index.ts'
 import type { Config } from '../../config/schema.ts'
 import { parseFixedHosts } from '../../egress/fixed-hosts.ts'
 import { createResolver } from '../../egress/resolver.ts'
 import { configuredAddresses, ownListeners } from '../../listeners.ts'
+import { explainDestination, explainedData, readAddresses, readDestination } from '../../policy/explain-destination.ts'
 import { createPolicySource } from '../../policy/policy-source.ts'
 import { compileRuleset } from '../../ruleset.ts'
 import type { Identity } from '../../tokens/identity.ts'
+import { operatorIdentity } from '../../tokens/operator-identity.ts'
 import { addCommand, configOption, option, repeatable, type CommandHost } from '../command.ts'
 import { loadCommandConfig } from '../config-file.ts'
 import { identifyOffline } from '../identify-offline.ts'
-import { operatorIdentity } from '../operator-identity.ts'
 import { fromNow, instant, json, table } from '../print.ts'
 import { readToken, tokenOptions, type TokenOptions } from '../read-token.ts'
 import { EXIT, UsageError, type ExitCode, type Terminal } from '../terminal.ts'
@@ -66,13 +65,9 @@ export function addExplainCommand(host: CommandHost): void {
 }
 
 async function explainDecision(terminal: Terminal, options: ExplainOptions): Promise<ExitCode> {
-  const destination = readDestination(options)
+  const destination = askedDestination(options)
   const { config, machineSets } = await loadCommandConfig(terminal, options.config)
-  const rules = compileRuleset(
-    config,
-    machineSets,
-    ownListeners(configuredAddresses(config)),
-  )
+  const rules = compileRuleset(config, machineSets, ownListeners(configuredAddresses(config)))
   const token = await readToken(terminal, options)
   if (token !== undefined && options.tenant !== undefined)
     throw new UsageError('`--tenant` is for asking without a token; a token names its tenant itself')
@@ -95,85 +90,54 @@ async function explainDecision(terminal: Terminal, options: ExplainOptions): Pro
     return EXIT.denied
   }
   const { identity } = identified
+  const subject = token === undefined ? undefined : identity
   const source = createPolicySource({ policy: config.policy, machineSets })
+  const resolution = openResolution(config)
   try {
     const layers = await source.layersFor(identity)
-    const named = explain(layers, destination, undefined, rules.network)
-    const resolved =
-      named.decision.effective === 'allow'
-        ? await findAddresses(config, destination, options)
-        : { addresses: undefined, note: undefined }
-    const explanation =
-      resolved.addresses === undefined ? named : explain(layers, destination, resolved.addresses, rules.network)
-    const subject = token === undefined ? undefined : identity
+    const explained = await explainDestination({ layers, network: rules.network, ...resolution }, destination, {
+      addresses: options.address && valueOf(readAddresses(options.address)),
+      resolve: options.resolve === true,
+    })
+    const { explanation, note } = explained
     terminal.out(
       options.json === true
-        ? json({
-            ...plain(destination),
-            token: subject && describeIdentity(subject),
-            ...explanation,
-            note: resolved.note,
-          })
-        : describe(destination, explanation, subject, resolved.note),
+        ? json(explainedData(destination, subject, explained))
+        : describe(destination, explanation, subject, note),
     )
     return explanation.decision.effective === 'deny' ? EXIT.denied : EXIT.done
   } finally {
+    resolution.resolver?.close()
     source.close()
   }
 }
 
-function readDestination(options: ExplainOptions): Destination {
+function askedDestination(options: ExplainOptions): Destination {
   if (options.host === undefined) throw new UsageError('name the destination by `--host HOST` (and `--port PORT`)')
   const port = /^\d{1,5}$/.test(options.port) ? Number(options.port) : Number.NaN
   if (/\/|^[^:]*:\d*$/.test(options.host))
     throw new UsageError('`--host` is a host alone, such as `api.github.com`; its port goes into `--port`')
-  const bare = options.host.includes(':') && !options.host.startsWith('[') ? `[${options.host}]` : options.host
-  const destination = destinationOf(bare, port)
-  if (destination.ok) return destination.value
-  throw new UsageError(`the gateway would answer 400 target_malformed: ${destination.fault.message}`)
+  return valueOf(readDestination(options.host, port))
 }
 
-/** The addresses that the decision is about: given, fixed in the configuration, or resolved when asked to. */
-async function findAddresses(
-  config: Config,
-  destination: Destination,
-  options: ExplainOptions,
-): Promise<{ readonly addresses: readonly IpAddress[] | undefined; readonly note: string | undefined }> {
-  if (destination.kind === 'address') return { addresses: undefined, note: undefined }
-  if (options.address !== undefined) return { addresses: options.address.map(readAddress), note: 'addresses as given' }
-  if (config.network.upstream?.resolve === 'upstream')
-    return { addresses: undefined, note: 'the upstream proxy resolves the name; the gateway judges no address' }
+/** What the gateway resolves by; it asks nobody before it is asked. */
+function openResolution(config: Config) {
   const hosts = parseFixedHosts(config.network.hosts)
   if (!hosts.ok) throw new UsageError(hosts.faults.map((fault) => `network.hosts: ${fault}`).join('\n'))
-  const isFixed = hosts.value.has(destination.host)
-  if (!isFixed && options.resolve !== true) {
-    return {
-      addresses: undefined,
-      note: 'the name was not resolved (--resolve does); the gateway also judges every address',
-    }
-  }
+  const { value } = hosts
+  const isFixed = (host: HostName): boolean => value.has(host)
+  if (config.network.upstream?.resolve === 'upstream') return { resolver: undefined, isFixed }
   const resolver = createResolver({
-    hosts: hosts.value,
+    hosts: value,
     timeoutMs: config.timeouts.dnsSeconds * 1000,
     ...(config.network.resolvers === undefined ? {} : { servers: config.network.resolvers }),
   })
-  try {
-    const resolution = await resolver.resolve(destination.host)
-    if (resolution.ok)
-      return {
-        addresses: resolution.addresses,
-        note: isFixed ? 'addresses from `network.hosts`' : 'addresses as resolved now',
-      }
-    return { addresses: undefined, note: `the name could not be resolved: ${resolution.reason}` }
-  } finally {
-    resolver.close()
-  }
+  return { resolver, isFixed }
 }
 
-function readAddress(text: string): IpAddress {
-  const address = parseAddress(text)
-  if (address.ok) return address.value
-  throw new UsageError(`\`${text}\`: ${address.fault.message}`)
+function valueOf<T>(read: Parsed<T>): T {
+  if (read.ok) return read.value
+  throw new UsageError(read.fault.message)
 }
 
 function describe(
@@ -236,12 +200,4 @@ function identityText(identity: Identity): string {
     identity.sandbox && `sandbox ${identity.sandbox}`,
   ]
   return `${parts.filter(Boolean).join(', ')}; verified, expires ${instant(identity.expiresAtMs)} (${fromNow(identity.expiresAtMs, Date.now())})`
-}
-
-function describeIdentity({ tokenId, issuer, keyId, tenant, sandbox, expiresAtMs }: Identity): object {
-  return { tokenId, issuer, keyId, tenant, sandbox, expiresAt: instant(expiresAtMs) }
-}
-
-function plain(destination: Destination): object {
-  return { host: hostText(destination), port: destination.port }
 }

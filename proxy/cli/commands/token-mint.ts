@@ -7,6 +7,7 @@ import { parseSeconds } from '../../config/values.ts'
 import { compileRuleset } from '../../ruleset.ts'
 import { openHandles } from '../../state/handles.ts'
 import { systemClock } from '../../clock.ts'
+import { ADMIN_SCOPES, mintAdminToken } from '../../tokens/admin-token.ts'
 import { openKeys } from '../../tokens/keys.ts'
 import { mintToken } from '../../tokens/mint.ts'
 import { readSigningKey, secretSigningKey, type SigningKey } from '../../tokens/signing-key.ts'
@@ -30,6 +31,9 @@ interface MintOptions {
   readonly bindIp?: string
   readonly bindCertificate?: string
   readonly handle?: true
+  readonly admin?: true
+  readonly scope?: readonly string[]
+  readonly name?: string
   readonly json?: true
 }
 
@@ -41,6 +45,7 @@ export function addMintCommand(host: CommandHost): void {
     examples: [
       'sallyport token mint --sandbox sbx_42 --tenant acme --allow api.github.com --allow "@pypi" --ttl 15m',
       'sallyport token mint --sandbox sbx_42 --policy build --handle --json',
+      'sallyport token mint --admin --scope read --scope policy --name alice   # for the control API, signed by the key of the gateway',
     ],
     options: [
       configOption(),
@@ -62,6 +67,9 @@ export function addMintCommand(host: CommandHost): void {
         'SHA-256 thumbprint (base64url) of the only client certificate that may use it',
       ),
       option('--handle', 'also make a handle of 36 characters, printed on the second line'),
+      option('--admin', 'a token for the control API instead, which no proxy accepts; needs --scope'),
+      repeatable('--scope <scope>', `with --admin: what it may do, of ${ADMIN_SCOPES.join(', ')}; repeatable`),
+      option('--name <name>', 'with --admin: who holds it, for the audit log'),
     ],
     json: true,
     run: mint,
@@ -73,6 +81,9 @@ async function mint(terminal: Terminal, options: MintOptions): Promise<ExitCode>
   const lifeSeconds = parseSeconds(options.ttl)
   if (lifeSeconds === undefined || lifeSeconds <= 0 || lifeSeconds > 86_400)
     throw new UsageError('`--ttl` is a time of at most 24h, such as `15m` or `1h`')
+  if (options.admin === true) return mintAdmin(terminal, options, lifeSeconds)
+  if (options.scope !== undefined || options.name !== undefined)
+    throw new UsageError('`--scope` and `--name` go with `--admin`')
   const { config, machineSets } = await loadCommandConfig(terminal, options.config)
   const issuer = chooseIssuer(config, options)
   const { bindIp: address, bindCertificate: certificate } = options
@@ -105,6 +116,54 @@ async function mint(terminal: Terminal, options: MintOptions): Promise<ExitCode>
       }),
     )
   } else terminal.out(handle === undefined ? minted.token : `${minted.token}\n${handle}`)
+  return EXIT.done
+}
+
+/** For the control API: it says nothing of sandboxes and destinations. */
+async function mintAdmin(terminal: Terminal, options: MintOptions, lifeSeconds: number): Promise<ExitCode> {
+  const {
+    sandbox,
+    tenant,
+    allow,
+    deny,
+    allowAll,
+    policy,
+    issuer,
+    key: keyFile,
+    bindIp,
+    bindCertificate,
+    handle,
+  } = options
+  const others = {
+    sandbox,
+    tenant,
+    allow,
+    deny,
+    allowAll,
+    policy,
+    issuer,
+    key: keyFile,
+    bindIp,
+    bindCertificate,
+    handle,
+  }
+  if (Object.values(others).some((value) => value !== undefined))
+    throw new UsageError('`--admin` goes with `--scope`, `--name`, `--ttl` and `--config` alone')
+  const words = (options.scope ?? []).flatMap((text) => text.split(/[ ,]+/)).filter((word) => word !== '')
+  const scopes = ADMIN_SCOPES.filter((scope) => words.includes(scope))
+  const stranger = words.find((word) => !scopes.some((scope) => scope === word))
+  if (stranger !== undefined || scopes.length === 0)
+    throw new UsageError(
+      stranger === undefined
+        ? `\`--admin\` needs \`--scope\`, of ${ADMIN_SCOPES.join(', ')}`
+        : `\`${stranger.slice(0, 40)}\` is no scope; there are ${ADMIN_SCOPES.join(', ')}`,
+    )
+  const { config } = await loadCommandConfig(terminal, options.config)
+  const key = await ownKey(config)
+  const { name } = options
+  if (name !== undefined && (name === '' || name.length > 100)) throw new UsageError('`--name` has 1 to 100 characters')
+  const { token, tokenId, expiresAtMs } = await mintAdminToken({ key, scopes, name, lifeSeconds })
+  terminal.out(options.json === true ? json({ token, tokenId, scopes, expiresAt: instant(expiresAtMs) }) : token)
   return EXIT.done
 }
 
@@ -156,6 +215,10 @@ async function readKey(config: Config, issuer: IssuerConfig, file: string | unde
   }
   if (issuer.stateKeys !== true)
     throw new UsageError(`the private key of \`${issuer.issuer}\` is not here; name it by \`--key FILE\``)
+  return ownKey(config)
+}
+
+async function ownKey(config: Config): Promise<SigningKey> {
   const key = await (await openKeys(config.state)).signingKey()
   if (key !== undefined) return key
   throw new SallyportError(

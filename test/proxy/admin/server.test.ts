@@ -1,8 +1,11 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { spawnSync } from 'node:child_process'
+import { statSync } from 'node:fs'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import http from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, test } from 'vitest'
+import { AdminError } from '../../../proxy/admin/admin-error.ts'
 import { createAdminServer, type AdminOptions, type AdminServer } from '../../../proxy/admin/server.ts'
 
 const LOOPBACK = { kind: 'tcp', host: '127.0.0.1', port: 0 } as const
@@ -16,6 +19,10 @@ function make(options: Partial<AdminOptions> = {}): AdminServer {
     metrics: { render: () => Promise.resolve('sallyport_x 1\n'), contentType: 'text/plain; version=0.0.4' },
     notReady: () => [],
     publicKeys: () => ({ keys: [{ kty: 'OKP', kid: 'k1' }] }),
+    open: () => ['jwks', 'metrics'],
+    access: { identify: () => Promise.reject(new AdminError('credentials_missing', 'nobody is let in')) },
+    routes: [],
+    version: '1.2.3',
     ...options,
   })
   undo.push(() => server.close())
@@ -55,6 +62,13 @@ test('metrics and public keys have their content types', async () => {
   expect(await keys.json()).toEqual({ keys: [{ kty: 'OKP', kid: 'k1' }] })
 })
 
+test('metrics and public keys need credentials where the operator wants it', async () => {
+  const port = await start({ open: () => [] })
+  for (const path of ['/metrics', '/.well-known/jwks.json', '/openapi.json'])
+    expect([path, (await fetch(`http://127.0.0.1:${port}${path}`)).status]).toEqual([path, 401])
+  for (const path of ['/healthz', '/readyz']) expect((await fetch(`http://127.0.0.1:${port}${path}`)).status).toBe(200)
+})
+
 test('anything else is not found, and nothing can be changed', async () => {
   const port = await start()
   expect((await fetch(`http://127.0.0.1:${port}/v1/secrets`)).status).toBe(404)
@@ -64,7 +78,10 @@ test('anything else is not found, and nothing can be changed', async () => {
 test('a fault inside is not told to whoever asks', async () => {
   const port = await start({ publicKeys: () => Promise.reject(new Error('marker-of-a-fault')) })
   const response = await fetch(`http://127.0.0.1:${port}/.well-known/jwks.json`)
-  expect([response.status, await response.text()]).toEqual([500, '{"error":"internal"}'])
+  expect(response.status).toBe(500)
+  const text = await response.text()
+  expect(JSON.parse(text)).toMatchObject({ error: 'internal' })
+  expect(text).not.toContain('marker-of-a-fault')
 })
 
 test('it is no proxy: CONNECT and absolute targets lead nowhere', async () => {
@@ -92,10 +109,28 @@ test('it listens on a unix socket', async () => {
   undo.push(() => rm(folder, { recursive: true }))
   const path = join(folder, 'admin.sock')
   await make().listen({ kind: 'unix', path })
+  expect(statSync(path).mode & 0o777).toBe(0o600)
   const status = await new Promise((resolve, reject) => {
     http
       .get({ socketPath: path, path: '/healthz' }, (response) => resolve(response.resume().statusCode))
       .on('error', reject)
   })
   expect(status).toBe(200)
+})
+
+test('a socket that a dead gateway left is replaced, and anything else at that path stays', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'sallyport-admin-'))
+  undo.push(() => rm(folder, { recursive: true }))
+  const path = join(folder, 'admin.sock')
+  // A process that ends without a word leaves its socket.
+  const script = `require('node:net').createServer().listen(${JSON.stringify(path)}, () => process.kill(process.pid, 'SIGKILL'))`
+  spawnSync(process.execPath, ['-e', script])
+  expect(statSync(path).isSocket()).toBe(true)
+  await make().listen({ kind: 'unix', path })
+  await expect(make().listen({ kind: 'unix', path })).rejects.toMatchObject({ code: 'SALLYPORT_LISTEN_FAILED' })
+  await writeFile(join(folder, 'file'), 'mine')
+  await expect(make().listen({ kind: 'unix', path: join(folder, 'file') })).rejects.toMatchObject({
+    code: 'SALLYPORT_LISTEN_FAILED',
+  })
+  expect(await readFile(join(folder, 'file'), 'utf8')).toBe('mine')
 })

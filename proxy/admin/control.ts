@@ -1,0 +1,53 @@
+/** What the routes of the control API ask of the gateway. Data and functions; no behaviour here. */
+import type { EntrySets } from '../../policies/index.ts'
+import type { AuditEntry, AuditLog } from '../audit/record.ts'
+import type { Clock } from '../clock.ts'
+import type { Config } from '../config/schema.ts'
+import type { Gate } from '../connection.ts'
+import type { PolicySource } from '../policy/policy-source.ts'
+import type { State } from '../state/state.ts'
+import type { OwnKeys } from '../tokens/keys.ts'
+import type { TunnelRegistry } from '../tunnels/registry.ts'
+import { AdminError } from './admin-error.ts'
+import type { Leases } from './leases.ts'
+import type { Caller } from './access.ts'
+
+/** The gateway, as the control API sees it. */
+export interface Control {
+  readonly config: () => Config
+  readonly clock: Clock
+  readonly audit: AuditLog
+  readonly policies: PolicySource
+  readonly state: State
+  readonly ownKeys: OwnKeys
+  readonly registry: TunnelRegistry
+  /** Who is behind credentials, which layers hold, what resolves: what a connection asks. */
+  readonly gate: Gate
+  /** The named sets that an entry of a token may mean. */
+  readonly sets: () => EntrySets
+  /** Looks at every open tunnel again; resolves when what is no longer allowed was cut. */
+  readonly recheck: () => Promise<void>
+  /** Reads the configuration again; `undefined` where the gateway was not started from a file. @throws what is wrong with it */
+  readonly reload: (() => Promise<void>) | undefined
+  readonly leases: Leases
+}
+
+/** Writes down what a caller is about to do. @throws AdminError `audit_unavailable`: then it must not happen */
+export async function recordFirst(
+  { audit, config }: Pick<Control, 'audit' | 'config'>,
+  caller: Caller,
+  entry: Omit<Extract<AuditEntry, { kind: 'admin' }>, 'kind' | 'author' | 'client'>,
+): Promise<void> {
+  const written = await audit.write({ kind: 'admin', author: caller.author, client: caller.client, ...entry })
+  if (!written && config().audit.onFailure === 'deny')
+    throw new AdminError('audit_unavailable', 'the change can not be written down, so it was not made')
+}
+
+/** Writes down what a caller took away: that happens whatever becomes of the line. */
+export function recordAlso(
+  { audit }: Pick<Control, 'audit'>,
+  caller: Caller,
+  entry: Omit<Extract<AuditEntry, { kind: 'admin' }>, 'kind' | 'author' | 'client'>,
+): void {
+  void audit.write({ kind: 'admin', author: caller.author, client: caller.client, ...entry })
+}

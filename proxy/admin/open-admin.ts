@@ -1,0 +1,97 @@
+/** Puts the admin listener together: who may call, what can be called, and the leases of what callers bound. */
+import type { BoundIdentity } from '../bound-identity.ts'
+import type { ListenAddress } from '../config/values.ts'
+import { type Core, faultText } from '../core.ts'
+import type { BindAddress, BoundListener } from '../gateway.ts'
+import { readTlsMaterial, watchCertificates } from '../listeners.ts'
+import { createAdminVerifier } from '../tokens/admin-token.ts'
+import { createAccess } from './access.ts'
+import type { Control } from './control.ts'
+import { createLeases } from './leases.ts'
+import { adminRoutes } from './routes/index.ts'
+import { createAdminServer } from './server.ts'
+
+/** What the admin listener needs of the gateway around the core. */
+export interface OpenAdminOptions {
+  readonly bind: (where: BindAddress & { readonly identity: BoundIdentity }) => Promise<BoundListener>
+  readonly reload: (() => Promise<void>) | undefined
+  readonly version: string
+}
+
+/** The admin listener. */
+export interface Admin {
+  /** @throws SallyportError `SALLYPORT_LISTEN_FAILED`, `SALLYPORT_KEY_UNREADABLE` */
+  readonly listen: (address: ListenAddress) => Promise<ListenAddress>
+  /** Idempotent. */
+  readonly close: () => Promise<void>
+}
+
+/** Listens nowhere before {@link Admin.listen}. */
+export function openAdmin(core: Core, { bind, reload, version }: OpenAdminOptions): Admin {
+  const { clock, audit, logger, state } = core
+  const settings = () => core.config().admin
+  const onFault = (error: unknown) => logger.error({ fault: faultText(error) }, 'a fault in the control API')
+  const leases = createLeases({ bind, clock, audit, onFault })
+  const verifier = createAdminVerifier({
+    stateKeys: core.ownKeys.document,
+    revocations: state.revocations,
+    clock,
+  })
+  const control: Control = {
+    config: core.config,
+    clock,
+    audit,
+    policies: core.policies,
+    state,
+    ownKeys: core.ownKeys,
+    registry: core.registry,
+    gate: core.gate,
+    sets: core.sets,
+    recheck: core.recheck,
+    reload,
+    leases,
+  }
+  let close = async (): Promise<void> => {
+    leases.close()
+    verifier.close()
+    await Promise.resolve()
+  }
+  return {
+    listen: async (address) => {
+      const { tls } = settings()
+      const server = createAdminServer({
+        metrics: core.metrics,
+        notReady: core.notReady,
+        publicKeys: core.ownKeys.publicJwks,
+        open: () => settings().open,
+        access: createAccess({
+          settings,
+          verifier,
+          revocations: state.revocations,
+          clock,
+          isOwnSocket: address.kind === 'unix',
+        }),
+        routes: adminRoutes(control),
+        version,
+        onFault,
+        // A socket of the machine needs none.
+        ...(tls && address.kind === 'tcp' && { tls: readTlsMaterial(tls) }),
+      })
+      const closeRest = close
+      const stopWatching =
+        tls && address.kind === 'tcp'
+          ? watchCertificates(tls, [server], (outcome) => {
+              if (outcome.ok) logger.info({}, 'certificates of the admin listener reloaded')
+              else onFault(outcome.error)
+            })
+          : () => undefined
+      close = async () => {
+        stopWatching()
+        await server.close()
+        await closeRest()
+      }
+      return server.listen(address)
+    },
+    close: () => close(),
+  }
+}

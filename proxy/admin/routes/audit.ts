@@ -1,0 +1,227 @@
+/** `/v1/audit`: lines of the log, as they are in the files: a page of them, as they come, or counted. Proves nothing of them; `sallyport audit verify` does. */
+import { z } from 'zod'
+import { SallyportError } from '../../../policies/error.ts'
+import type { AuditFilters } from '../../audit/match.ts'
+import { queryAudit } from '../../audit/query.ts'
+import { auditLineSchema } from '../../audit/schema.ts'
+import { tailAudit } from '../../audit/tail.ts'
+import { AdminError } from '../admin-error.ts'
+import { summarize } from '../audit-summary.ts'
+import type { Control } from '../control.ts'
+import { type AdminRoute, defineRoute } from '../route.ts'
+import { instant, limitOf, name, nextCursor, page } from '../schemas.ts'
+
+/** For one look through the files. */
+const SCAN_MS = 20_000
+/** At a time: each reads files. */
+const MAX_SCANS = 4
+const MAX_STREAMS = 32
+const DEFAULT_PERIOD_MS = 3_600_000
+const MAX_TOP = 100
+
+const filters = {
+  kind: z.enum(['auth', 'decision', 'close', 'admin']).optional(),
+  tenant: name.optional(),
+  sandbox: name.optional(),
+  host: name.optional().describe('In canonical form.'),
+  reason: name.optional(),
+  decision: z.enum(['allow', 'deny']).optional(),
+  effective: z.enum(['allow', 'deny']).optional(),
+  requestId: name.optional(),
+  tokenId: name.optional(),
+  instance: name.optional(),
+}
+const period = {
+  since: instant.optional().describe('Not before.'),
+  until: instant.optional().describe('Before.'),
+}
+
+const counts = z.array(z.object({ name: z.string(), count: z.int().positive() }))
+
+/** The routes. */
+export function auditRoutes(control: Control): readonly AdminRoute[] {
+  const path = (): string => control.config().audit.path
+  const scans = limited(MAX_SCANS, 'too many look through the audit log already')
+  const streams = limited(MAX_STREAMS, 'too many follow the audit log already')
+  return [
+    defineRoute({
+      method: 'GET',
+      path: '/v1/audit',
+      id: 'queryAudit',
+      tag: 'audit',
+      summary: 'Find lines of the audit log, oldest first',
+      scopes: ['read'],
+      errors: [],
+      query: z.strictObject({ ...page, ...filters, ...period }),
+      reply: z.object({ lines: z.array(auditLineSchema), cursor: nextCursor }),
+      handle: ({ query, signal }) =>
+        scans(async () => {
+          const limit = limitOf(query)
+          const lines: z.input<typeof auditLineSchema>[] = []
+          let cursor: string | undefined
+          await withinTime(signal, async (deadline) => {
+            const found = queryAudit({
+              path: path(),
+              filters: filtersOf(query),
+              limit,
+              signal: deadline,
+              ...(query.cursor !== undefined && { cursor: query.cursor }),
+            })
+            for await (const { line, cursor: here } of found) {
+              lines.push(line)
+              if (lines.length === limit) cursor = here()
+            }
+          })
+          return { lines, ...(cursor !== undefined && { cursor }) }
+        }),
+    }),
+    defineRoute({
+      method: 'GET',
+      path: '/v1/audit/stream',
+      id: 'followAudit',
+      tag: 'audit',
+      summary: 'Follow the audit log: one server-sent event a line, in its `data`',
+      scopes: ['read'],
+      errors: [],
+      query: z.strictObject(filters),
+      handle: ({ query, signal }) => streams.generator(() => events(path(), filtersOf(query), signal)),
+    }),
+    defineRoute({
+      method: 'GET',
+      path: '/v1/audit/summary',
+      id: 'summarizeAudit',
+      tag: 'audit',
+      summary:
+        'Count decisions over a period (an hour by default): the hosts, tenants and reasons that were refused most',
+      scopes: ['read'],
+      errors: [],
+      query: z.strictObject({
+        ...period,
+        tenant: name.optional(),
+        sandbox: name.optional(),
+        top: z
+          .string()
+          .regex(/^[1-9]\d?$|^100$/, { error: `expected a number from 1 to ${MAX_TOP}` })
+          .optional()
+          .describe('Of each ranking. Default 10.'),
+      }),
+      reply: z.object({
+        since: instant,
+        until: instant,
+        allowed: z.int().nonnegative(),
+        refused: z.int().nonnegative(),
+        reported: z.int().nonnegative().describe('Let out by a layer that only reports.'),
+        credentialsRefused: z.int().nonnegative(),
+        refusedHosts: counts,
+        refusedTenants: counts,
+        reasons: counts,
+        exact: z.boolean().describe('`false` when there were more names than are counted apart.'),
+      }),
+      handle: ({ query, signal }) =>
+        scans(() =>
+          withinTime(signal, async (deadline) => {
+            const untilMs = query.until === undefined ? control.clock.wallMs() : Date.parse(query.until)
+            const sinceMs = query.since === undefined ? untilMs - DEFAULT_PERIOD_MS : Date.parse(query.since)
+            const { tenant, sandbox } = query
+            const found = queryAudit({ path: path(), filters: { tenant, sandbox, sinceMs, untilMs }, signal: deadline })
+            const result = await summarize(found, query.top === undefined ? 10 : Number(query.top))
+            return { since: new Date(sinceMs).toISOString(), until: new Date(untilMs).toISOString(), ...result }
+          }),
+        ),
+    }),
+  ]
+}
+
+async function* events(
+  path: string,
+  wanted: AuditFilters,
+  signal: AbortSignal,
+): AsyncGenerator<string, void, undefined> {
+  for await (const { line, text } of tailAudit({ path, filters: wanted, lines: 0, signal })) {
+    // A line is one line of ASCII, whatever was in it.
+    yield `id: ${line.instance}:${line.seq}\nevent: ${line.kind}\ndata: ${text}\n\n`
+  }
+}
+
+type Filters = { readonly [Name in keyof typeof filters | keyof typeof period]?: string | undefined }
+
+function filtersOf({
+  requestId,
+  tokenId,
+  since,
+  until,
+  ...rest
+}: Filters & Readonly<Record<string, unknown>>): AuditFilters {
+  const { kind, tenant, sandbox, host, reason, decision, effective, instance } = rest
+  return {
+    kind,
+    tenant,
+    sandbox,
+    host,
+    reason,
+    decision,
+    effective,
+    instance,
+    request_id: requestId,
+    token_id: tokenId,
+    ...(since !== undefined && { sinceMs: Date.parse(since) }),
+    ...(until !== undefined && { untilMs: Date.parse(until) }),
+  }
+}
+
+/** @throws AdminError `busy` when it takes too long, `request_malformed` for a cursor that is none */
+async function withinTime<T>(signal: AbortSignal, work: (deadline: AbortSignal) => Promise<T>): Promise<T> {
+  const time = AbortSignal.timeout(SCAN_MS)
+  try {
+    const result = await work(AbortSignal.any([signal, time]))
+    if (!time.aborted) return result
+  } catch (error) {
+    if (error instanceof SallyportError && error.message.includes('cursor'))
+      throw new AdminError('request_malformed', '`query.cursor`: is no cursor of this query')
+    if (!time.aborted) throw error
+  }
+  throw new AdminError(
+    'busy',
+    `looking through the audit log took more than ${SCAN_MS / 1000} s; ask for a shorter period`,
+  )
+}
+
+interface Limited {
+  <T>(work: () => Promise<T>): Promise<T>
+  /** The same for what is read bit by bit. */
+  readonly generator: (make: () => AsyncGenerator<string, void, undefined>) => AsyncGenerator<string, void, undefined>
+}
+
+/** At most `most` at a time. @throws AdminError `busy` */
+function limited(most: number, message: string): Limited {
+  let running = 0
+  const enter = (): void => {
+    if (running >= most) throw new AdminError('busy', message)
+    running++
+  }
+  const run = async <T>(work: () => Promise<T>): Promise<T> => {
+    enter()
+    try {
+      return await work()
+    } finally {
+      running--
+    }
+  }
+  return Object.assign(run, {
+    generator: (make: () => AsyncGenerator<string, void, undefined>) => {
+      enter()
+      return counted(make(), () => running--)
+    },
+  })
+}
+
+async function* counted(
+  events: AsyncGenerator<string, void, undefined>,
+  done: () => void,
+): AsyncGenerator<string, void, undefined> {
+  try {
+    yield* events
+  } finally {
+    done()
+  }
+}

@@ -1,0 +1,279 @@
+/** `/v1/policies`: the policies of tenants. A change names the version that it replaces, is written down with its author, and reaches open tunnels before the answer. */
+import { z } from 'zod'
+import { hostText, layerPolicySchema, stillAllowed } from '../../../policies/index.ts'
+import type { CheckedTenantLayer, TenantInForce } from '../../policy/kept-tenants.ts'
+import { differenceForAudit, policyDifference } from '../../policy/policy-difference.ts'
+import type { Tunnel } from '../../tunnels/registry.ts'
+import type { Caller } from '../access.ts'
+import { AdminError } from '../admin-error.ts'
+import { type Control, recordAlso, recordFirst } from '../control.ts'
+import { type AdminRoute, defineRoute } from '../route.ts'
+import { nextCursor, page, pageOf, tenantName } from '../schemas.ts'
+
+/** A list has at most 10,000 entries, of 60 bytes or so. */
+const POLICY_BODY = 1024 * 1024
+/** Tunnels that a dry run names. */
+const SHOWN_TUNNELS = 100
+
+const version = z.string().max(64)
+const source = z
+  .enum(['api', 'configuration', 'resolver'])
+  .describe('Where it comes from: this API, the file, or `tenantResolver`.')
+const params = z.strictObject({ tenant: tenantName })
+const inForce = z.object({ tenant: z.string(), source, version: z.string(), policy: layerPolicySchema })
+const replaces = version
+  .nullable()
+  .describe(
+    'The version that it takes the place of, as read before; `null` where there is none. Another one in force: 409.',
+  )
+
+const entryDifference = z.object({ appear: z.array(z.string()), vanish: z.array(z.string()) })
+const step = z.object({ from: z.string().nullable(), to: z.string().nullable() })
+const difference = z.object({ kind: step, mode: step, allowedHosts: entryDifference, deniedHosts: entryDifference })
+
+const changed = z.object({
+  tenant: z.string(),
+  version: z.string().nullable().describe('In force now.'),
+  difference,
+  cut: z.int().nonnegative().describe('Tunnels that were cut.'),
+})
+
+const dryRun = z.object({
+  tenant: z.string(),
+  replaces: z.string().nullable().describe('The version in force; send it with the change.'),
+  version: z.string().describe('What would be in force.'),
+  difference,
+  cut: z.object({
+    count: z.int().nonnegative(),
+    tunnels: z
+      .array(
+        z.object({
+          requestId: z.string(),
+          sandbox: z.string().optional(),
+          host: z.string(),
+          port: z.int(),
+          reason: z.string(),
+        }),
+      )
+      .describe(`Open tunnels that would be cut; ${SHOWN_TUNNELS} at most.`),
+  }),
+})
+
+/** The routes. */
+export function policyRoutes(control: Control): readonly AdminRoute[] {
+  const { policies, state } = control
+  /** One change at a time, so that what a version is compared with stays. */
+  let last: Promise<unknown> = Promise.resolve()
+  const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
+    const result = last.then(work)
+    last = result.catch(() => undefined)
+    return result
+  }
+
+  /** Writes down, keeps, puts in force, and waits for open tunnels to feel it. */
+  async function change(
+    tenant: string,
+    expected: string | null,
+    next: CheckedTenantLayer | undefined,
+    caller: Caller,
+  ): Promise<z.input<typeof changed>> {
+    const before = await policies.tenantInForce(tenant)
+    if ((before?.version ?? null) !== expected) throw stale(tenant, before)
+    if (next === undefined && state.tenantPolicies.get(tenant) === undefined)
+      throw new AdminError(
+        'not_found',
+        'this API keeps no policy of the tenant; one of the configuration is changed there',
+      )
+    const described = policyDifference(before?.layer, next?.layer)
+    const action = next === undefined ? 'policy_deleted' : 'policy_put'
+    await recordFirst(control, caller, {
+      action,
+      tenant,
+      policy_version: next?.version,
+      ...differenceForAudit(described),
+    })
+    const lost = await lostTunnels(control, tenant, next)
+    try {
+      if (next === undefined) await state.tenantPolicies.remove(tenant)
+      else
+        await state.tenantPolicies.put({
+          tenant,
+          policy: layerPolicySchema.parse(next.layer),
+          changed_at: new Date(control.clock.wallMs()).toISOString(),
+          author: caller.author,
+        })
+    } catch (error) {
+      recordAlso(control, caller, { action: `${action}_failed`, tenant })
+      throw error
+    }
+    await control.recheck()
+    const after = await policies.tenantInForce(tenant)
+    return {
+      tenant,
+      version: after?.version ?? null,
+      difference: policyDifference(before?.layer, after?.layer) as Mutable,
+      cut: lost.length,
+    }
+  }
+
+  return [
+    defineRoute({
+      method: 'GET',
+      path: '/v1/policies',
+      id: 'listPolicies',
+      tag: 'policies',
+      summary: 'List the tenants that have a policy',
+      scopes: ['read', 'policy'],
+      errors: [],
+      query: z.strictObject(page),
+      reply: z.object({
+        policies: z.array(
+          z.object({
+            tenant: z.string(),
+            source,
+            version: z.string(),
+            kind: z.string(),
+            mode: z.enum(['enforce', 'report']),
+            entries: z.int().nonnegative(),
+          }),
+        ),
+        cursor: nextCursor,
+      }),
+      handle: async ({ query }) => {
+        const { items, next } = pageOf([...policies.tenants()].sort(), query, (tenant) => tenant)
+        const found = await Promise.all(
+          items.map(async (tenant) => summary(tenant, await policies.tenantInForce(tenant))),
+        )
+        return { policies: found.flat(), ...(next !== undefined && { cursor: next }) }
+      },
+    }),
+    defineRoute({
+      method: 'GET',
+      path: '/v1/policies/{tenant}',
+      id: 'readPolicy',
+      tag: 'policies',
+      summary: 'Read the policy of a tenant',
+      scopes: ['read', 'policy'],
+      errors: ['not_found'],
+      params,
+      reply: inForce,
+      handle: async ({ params: { tenant } }) => {
+        const found = await policies.tenantInForce(tenant)
+        if (found === undefined)
+          throw new AdminError('not_found', 'nobody gave this tenant a policy, so it is refused everything')
+        return { tenant, source: found.source, version: found.version, policy: layerPolicySchema.parse(found.layer) }
+      },
+    }),
+    defineRoute({
+      method: 'PUT',
+      path: '/v1/policies/{tenant}',
+      id: 'putPolicy',
+      tag: 'policies',
+      summary: 'Put a policy in the place of what a tenant has; it survives restarts and wins over the configuration',
+      scopes: ['policy'],
+      bodyLimit: POLICY_BODY,
+      errors: ['version_stale', 'policy_invalid', 'audit_unavailable', 'state_unusable'],
+      params,
+      body: z.strictObject({ policy: layerPolicySchema, replaces }),
+      reply: changed,
+      handle: ({ params: { tenant }, body, caller }) =>
+        inTurn(() => change(tenant, body.replaces, checked(control, body.policy), caller)),
+    }),
+    defineRoute({
+      method: 'POST',
+      path: '/v1/policies/{tenant}:check',
+      id: 'checkPolicy',
+      tag: 'policies',
+      summary: 'Say what a policy would change, and which tunnels it would cut, without putting it in force',
+      scopes: ['read', 'policy'],
+      bodyLimit: POLICY_BODY,
+      errors: ['policy_invalid'],
+      params,
+      body: z.strictObject({ policy: layerPolicySchema }),
+      reply: dryRun,
+      handle: async ({ params: { tenant }, body }) => {
+        const next = checked(control, body.policy)
+        const before = await policies.tenantInForce(tenant)
+        const lost = await lostTunnels(control, tenant, next)
+        return {
+          tenant,
+          replaces: before?.version ?? null,
+          version: next.version,
+          difference: policyDifference(before?.layer, next.layer) as Mutable,
+          cut: { count: lost.length, tunnels: lost.slice(0, SHOWN_TUNNELS) },
+        }
+      },
+    }),
+    defineRoute({
+      method: 'DELETE',
+      path: '/v1/policies/{tenant}',
+      id: 'deletePolicy',
+      tag: 'policies',
+      summary: 'Forget the policy that this API keeps; what the configuration says of the tenant holds again',
+      scopes: ['policy'],
+      errors: ['not_found', 'version_stale', 'audit_unavailable', 'state_unusable'],
+      params,
+      query: z.strictObject({ replaces: version.describe('The version in force, as read before.') }),
+      reply: changed,
+      handle: ({ params: { tenant }, query, caller }) =>
+        inTurn(() => change(tenant, query.replaces, undefined, caller)),
+    }),
+  ]
+}
+
+type Mutable = z.input<typeof difference>
+
+function summary(tenant: string, found: TenantInForce | undefined) {
+  if (found === undefined) return []
+  const { source: from, version: current, layer } = found
+  const entries = layer.kind === 'static' ? layer.allowedHosts.length + (layer.deniedHosts?.length ?? 0) : 0
+  return [{ tenant, source: from, version: current, kind: layer.kind, mode: layer.mode ?? 'enforce', entries } as const]
+}
+
+function checked({ policies }: Control, policy: unknown): CheckedTenantLayer {
+  const result = policies.checkTenant(policy)
+  if (result.ok) return result.value
+  const faults = result.faults.slice(0, 100).map(({ path, message, hint }) => ({
+    path: path === '' ? 'policy' : `policy.${path}`,
+    message,
+    ...(hint !== undefined && { hint }),
+  }))
+  throw new AdminError('policy_invalid', faults[0]?.message ?? 'the policy has faults', { faults })
+}
+
+function stale(tenant: string, before: TenantInForce | undefined): AdminError {
+  const now = before === undefined ? 'has none (send `replaces: null`)' : `has version \`${before.version}\``
+  return new AdminError(
+    'version_stale',
+    `the policy of \`${tenant}\` is another one than the one that was read: it ${now}`,
+  )
+}
+
+/** Open tunnels of the tenant that hold now, and would not. */
+async function lostTunnels(
+  { registry, policies, gate }: Control,
+  tenant: string,
+  next: CheckedTenantLayer | undefined,
+) {
+  const own = [...registry.list()].filter(({ identity }) => identity.tenant === tenant)
+  const judged = await Promise.all(
+    own.map(async (tunnel) => {
+      const { destination, addresses } = tunnel.permit
+      const layers = await policies.layersIf(tunnel.identity, next)
+      const lost = stillAllowed(layers, destination, addresses, gate.network())
+      return lost === undefined ? [] : [shown(tunnel, lost.reason)]
+    }),
+  )
+  return judged.flat()
+}
+
+function shown({ requestId, identity, permit }: Tunnel, reason: string) {
+  const { destination } = permit
+  return {
+    requestId,
+    ...(identity.sandbox !== undefined && { sandbox: identity.sandbox }),
+    host: hostText(destination),
+    port: destination.port,
+    reason,
+  }
+}

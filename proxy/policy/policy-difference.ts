@@ -1,0 +1,59 @@
+/** What changes when one policy takes the place of another: entries that appear and vanish. Pure. */
+import type { TenantLayer } from './kept-tenants.ts'
+
+/** Entries in canonical form. */
+export interface EntryDifference {
+  readonly appear: readonly string[]
+  readonly vanish: readonly string[]
+}
+
+/** The difference; `null` stands for no policy at all, which denies. */
+export interface PolicyDifference {
+  readonly kind: { readonly from: string | null; readonly to: string | null }
+  readonly mode: { readonly from: string | null; readonly to: string | null }
+  readonly allowedHosts: EntryDifference
+  readonly deniedHosts: EntryDifference
+}
+
+/** Compares. */
+export function policyDifference(from: TenantLayer | undefined, to: TenantLayer | undefined): PolicyDifference {
+  return {
+    kind: { from: kindOf(from), to: kindOf(to) },
+    mode: { from: from?.mode ?? null, to: to?.mode ?? null },
+    allowedHosts: entries(listOf(from, 'allowedHosts'), listOf(to, 'allowedHosts')),
+    deniedHosts: entries(listOf(from, 'deniedHosts'), listOf(to, 'deniedHosts')),
+  }
+}
+
+/** The same for an audit line: one list of what appears and one of what vanishes, denials with `!` in front, and the rest in words. */
+export function differenceForAudit({ kind, mode, allowedHosts, deniedHosts }: PolicyDifference): {
+  readonly added: readonly string[]
+  readonly removed: readonly string[]
+  readonly detail: string
+} {
+  const denial = (entry: string): string => `!${entry}`
+  const added = [...allowedHosts.appear, ...deniedHosts.appear.map(denial)]
+  const removed = [...allowedHosts.vanish, ...deniedHosts.vanish.map(denial)]
+  const step = (name: string, one: { from: string | null; to: string | null }): string =>
+    one.from === one.to ? '' : `, ${name} ${one.from ?? 'none'} to ${one.to ?? 'none'}`
+  return {
+    added,
+    removed,
+    detail: `${added.length} appear, ${removed.length} vanish${step('kind', kind)}${step('mode', mode)}`,
+  }
+}
+
+/** The name of a named policy is part of what it is. */
+function kindOf(layer: TenantLayer | undefined): string | null {
+  if (layer === undefined) return null
+  return layer.kind === 'named' ? `named ${layer.name}` : layer.kind
+}
+
+function listOf(layer: TenantLayer | undefined, name: 'allowedHosts' | 'deniedHosts'): readonly string[] {
+  return layer?.kind === 'static' ? (layer[name] ?? []) : []
+}
+
+function entries(from: readonly string[], to: readonly string[]): EntryDifference {
+  const [before, after] = [new Set(from), new Set(to)]
+  return { appear: to.filter((entry) => !before.has(entry)), vanish: from.filter((entry) => !after.has(entry)) }
+}
