@@ -2,7 +2,13 @@
 import type { Tool } from 'ai'
 import type { z } from 'zod'
 import type { Sandbox } from '../sandbox.ts'
-import { SANDBOX_TOOLS, type SandboxTool, type SandboxToolOptions, type SandboxToolResult } from './sandbox-tools.ts'
+import {
+  checkLimits,
+  SANDBOX_TOOLS,
+  type SandboxTool,
+  type SandboxToolOptions,
+  type SandboxToolResult,
+} from './sandbox-tools.ts'
 
 export type { SandboxToolOptions, SandboxToolResult } from './sandbox-tools.ts'
 
@@ -16,8 +22,10 @@ export type AiSdkSandboxTools = {
 /**
  * Makes `exec`, `read_file`, `write_file` and `list_files` of a sandbox. What goes wrong is a result that the model reads, and so is an exit code; `abortSignal`
  * of the call kills the command. The sandbox stays yours to destroy.
+ * @throws TypeError for limits that are none
  */
 export function sandboxTools(sandbox: Sandbox, options: SandboxToolOptions = {}): AiSdkSandboxTools {
+  checkLimits(options)
   const { exec, read_file, write_file, list_files } = SANDBOX_TOOLS
   const make = <Schema extends z.ZodObject>({
     description,

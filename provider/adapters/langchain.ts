@@ -3,7 +3,8 @@ import type { StructuredToolInterface } from '@langchain/core/tools'
 import type { BaseSandbox, ExecuteResponse, FileOperationError } from 'deepagents'
 import type { Sandbox, SandboxExecResult } from '../sandbox.ts'
 import { loadPackage } from './load-package.ts'
-import { faultText, SANDBOX_TOOLS, type SandboxToolOptions } from './sandbox-tools.ts'
+import { readWhole } from './read-at-most.ts'
+import { checkLimits, faultText, SANDBOX_TOOLS, type SandboxToolOptions } from './sandbox-tools.ts'
 
 export type { SandboxToolOptions } from './sandbox-tools.ts'
 
@@ -17,16 +18,19 @@ export interface DeepagentsBackendOptions {
 
 const TIMEOUT_SECONDS = 120
 const MAX_OUTPUT_BYTES = 1024 * 1024
+/** Of one file that is downloaded, and so of one that is edited. */
+const MAX_FILE_BYTES = 32 * 1024 * 1024
 
 /**
  * Makes `exec`, `read_file`, `write_file` and `list_files` of a sandbox. What goes wrong is a message of status `error`, and so is an exit code; `signal` of the
  * run kills the command. The sandbox stays yours to destroy.
- * @throws SallyportError `SALLYPORT_PACKAGE_MISSING` without `@langchain/core`
+ * @throws SallyportError `SALLYPORT_PACKAGE_MISSING` without `@langchain/core`; TypeError for limits that are none
  */
 export async function sandboxTools(
   sandbox: Sandbox,
   options: SandboxToolOptions = {},
-): Promise<readonly StructuredToolInterface[]> {
+): Promise<StructuredToolInterface[]> {
+  checkLimits(options)
   const [{ tool }, { ToolMessage }] = await loadPackage('@langchain/core', () =>
     Promise.all([import('@langchain/core/tools'), import('@langchain/core/messages')]),
   )
@@ -46,12 +50,13 @@ export async function sandboxTools(
 /**
  * Makes the `backend` of `createDeepAgent`: its shell and its file tools work in the sandbox. `signal` of the run kills the command. The sandbox stays yours to
  * destroy.
- * @throws SallyportError `SALLYPORT_PACKAGE_MISSING` without `deepagents` or `@langchain/core`
+ * @throws SallyportError `SALLYPORT_PACKAGE_MISSING` without `deepagents` or `@langchain/core`; TypeError for limits that are none
  */
 export async function deepagentsBackend(
   sandbox: Sandbox,
   options: DeepagentsBackendOptions = {},
 ): Promise<BaseSandbox> {
+  checkLimits(options)
   const { timeoutSeconds = TIMEOUT_SECONDS, maxOutputBytes = MAX_OUTPUT_BYTES } = options
   const { BaseSandbox } = await loadPackage('deepagents', () => import('deepagents'))
   const { AsyncLocalStorageProviderSingleton } = await loadPackage(
@@ -96,7 +101,10 @@ export async function deepagentsBackend(
           const stat = await sandbox.stat(path)
           if (stat === undefined) return { path, content: null, error: 'file_not_found' as const }
           if (stat.kind === 'directory') return { path, content: null, error: 'is_directory' as const }
-          return { path, content: await sandbox.readFile(path), error: null }
+          const content = await readWhole(sandbox, path, MAX_FILE_BYTES)
+          // The protocol has no word for a file that is too large.
+          if (content === undefined) return { path, content: null, error: 'invalid_path' as const }
+          return { path, content, error: null }
         } catch {
           return { path, content: null, error: 'permission_denied' as const }
         }

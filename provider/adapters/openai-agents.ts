@@ -12,7 +12,7 @@ import type { CreateSandboxOptions, Sandbox, SandboxProvider } from '../sandbox.
 import { loadPackage } from './load-package.ts'
 import { checkManifest, materialize } from './openai-manifest.ts'
 import { type AgentsSandboxOptions, makeSession } from './openai-session.ts'
-import { SANDBOX_TOOLS, type SandboxToolOptions } from './sandbox-tools.ts'
+import { checkLimits, SANDBOX_TOOLS, type SandboxToolOptions } from './sandbox-tools.ts'
 
 export type { AgentsSandboxOptions } from './openai-session.ts'
 export type { SandboxToolOptions } from './sandbox-tools.ts'
@@ -28,9 +28,10 @@ const PACKAGE = '@openai/agents'
 /**
  * Makes `exec`, `read_file`, `write_file` and `list_files` of a sandbox, for `tools` of an agent. What goes wrong is a result that the model reads, and so is an
  * exit code; `signal` of the run kills the command. The sandbox stays yours to destroy.
- * @throws SallyportError `SALLYPORT_PACKAGE_MISSING` without `@openai/agents`
+ * @throws SallyportError `SALLYPORT_PACKAGE_MISSING` without `@openai/agents`; TypeError for limits that are none
  */
 export async function sandboxTools(sandbox: Sandbox, options: SandboxToolOptions = {}): Promise<Tool[]> {
+  checkLimits(options)
   const { tool } = await loadPackage(PACKAGE, () => import('@openai/agents'))
   return Object.values(SANDBOX_TOOLS).map(({ name, description, inputSchema, run }) =>
     tool({
@@ -52,12 +53,13 @@ export async function sandboxTools(sandbox: Sandbox, options: SandboxToolOptions
  * all else (users, mounts, repositories, host files, snapshots, ports, terminals) is refused with an error of the SDK.
  *
  * The SDK does not tell a command that its run was aborted, and waits for it: give the run's signal as `options: { signal }` of `RunConfig.sandbox` too.
- * @throws SallyportError `SALLYPORT_PACKAGE_MISSING` without `@openai/agents`
+ * @throws SallyportError `SALLYPORT_PACKAGE_MISSING` without `@openai/agents`; TypeError for limits that are none
  */
 export async function sandboxClient(
   provider: SandboxProvider,
   { create, ...options }: SandboxClientSettings = {},
 ): Promise<SandboxClient> {
+  checkLimits(options)
   const { agents, sdk } = await loadSdk()
   return {
     backendId: 'sallyport',
@@ -93,9 +95,10 @@ export async function sandboxClient(
 /**
  * Makes the `session` of `RunConfig.sandbox` for a sandbox that stays yours to destroy. The SDK tells a session nothing of the end of a run, so `options.signal`
  * is what kills its commands.
- * @throws SallyportError `SALLYPORT_PACKAGE_MISSING` without `@openai/agents`
+ * @throws SallyportError `SALLYPORT_PACKAGE_MISSING` without `@openai/agents`; TypeError for limits that are none
  */
 export async function sandboxSession(sandbox: Sandbox, options: AgentsSandboxOptions = {}): Promise<SandboxSession> {
+  checkLimits(options)
   const { agents, sdk } = await loadSdk()
   return makeSession(agents, sdk, sandbox, {
     ...options,

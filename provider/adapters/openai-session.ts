@@ -3,7 +3,7 @@ import type { Editor } from '@openai/agents'
 import type { ExecCommandArgs, Manifest, SandboxExecResult, SandboxSession } from '@openai/agents/sandbox'
 import type { Sandbox } from '../sandbox.ts'
 import { materialize } from './openai-manifest.ts'
-import { readAtMost } from './read-at-most.ts'
+import { readAtMost, readWhole } from './read-at-most.ts'
 import { cut, faultText, inFolder } from './sandbox-tools.ts'
 
 type Agents = typeof import('@openai/agents')
@@ -28,6 +28,8 @@ interface SessionParts extends AgentsSandboxOptions {
 
 const TIMEOUT_SECONDS = 120
 const MAX_OUTPUT_BYTES = 256 * 1024
+/** Of one file that is read or patched. */
+const MAX_FILE_BYTES = 32 * 1024 * 1024
 /** By the SDK's own measure. */
 const BYTES_PER_TOKEN = 4
 /** The SDK's own limit for `view_image`. */
@@ -89,9 +91,9 @@ export function makeSession(agents: Agents, sdk: Sdk, sandbox: Sandbox, parts: S
         return faultText(error)
       }
     },
-    readFile: async ({ path, runAs, maxBytes = Infinity }) => {
+    readFile: async ({ path, runAs, maxBytes = MAX_FILE_BYTES }) => {
       asOwner(runAs)
-      return readAtMost(sandbox, inFolder(sandbox.rootDir, path), maxBytes)
+      return readAtMost(sandbox, inFolder(sandbox.rootDir, path), Math.min(maxBytes, MAX_FILE_BYTES))
     },
     listDir: async ({ path, runAs }) => {
       asOwner(runAs)
@@ -151,7 +153,9 @@ function editorOf({ applyDiff }: Agents, sandbox: Sandbox): Editor {
     updateFile: ({ path, diff, moveTo }) =>
       attempt(async () => {
         const place = await existing(path)
-        const after = patched(Buffer.from(await sandbox.readFile(place)).toString('utf8'), diff)
+        const before = await readWhole(sandbox, place, MAX_FILE_BYTES)
+        if (before === undefined) throw new PatchError(`\`${path}\` is too large to be patched`)
+        const after = patched(Buffer.from(before).toString('utf8'), diff)
         const target = moveTo === undefined ? place : inFolder(sandbox.rootDir, moveTo)
         await sandbox.writeFile(target, after)
         if (target !== place) await sandbox.remove(place)

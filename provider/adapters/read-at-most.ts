@@ -1,4 +1,4 @@
-/** A file of a sandbox, up to a limit: it may be larger than it said, or grow while it is read. */
+/** A file of a sandbox, up to a limit, since it is read into this process: it may be larger than it said, or grow while it is read. */
 import type { Sandbox } from '../sandbox.ts'
 
 /** Its first `limit` bytes. @throws SandboxError */
@@ -11,4 +11,14 @@ export async function readAtMost(sandbox: Sandbox, file: string, limit: number):
     if (size >= limit) break
   }
   return Uint8Array.from(Buffer.concat(pieces).subarray(0, limit))
+}
+
+/** The whole of it, or nothing when it is larger than `limit`. @throws SandboxError */
+export async function readWhole(
+  sandbox: Sandbox,
+  file: string,
+  limit: number,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  const content = await readAtMost(sandbox, file, limit + 1)
+  return content.length > limit ? undefined : content
 }

@@ -10,7 +10,7 @@ export interface SandboxToolOptions {
   readonly folder?: string
   /** Bytes of each stream that one command gives back; 256 KiB by default, since it all goes to a model. The rest is counted. */
   readonly maxOutputBytes?: number
-  /** Seconds that a command may take when the model does not say; 120 by default. What the model says is at most an hour. */
+  /** Seconds that a command may take when the model does not say; 120 by default. At most an hour, as what the model says. */
   readonly timeoutSeconds?: number
   /** Asked after each command for what the model should know besides its output, such as what was refused meanwhile. */
   readonly notes?: () => Promise<string>
@@ -124,6 +124,16 @@ const listFiles = define({
 
 /** All of them, by name. */
 export const SANDBOX_TOOLS = { exec, read_file: readFile, write_file: writeFile, list_files: listFiles } as const
+
+/** @throws TypeError for limits that are none */
+export function checkLimits({ timeoutSeconds, maxOutputBytes }: SandboxToolOptions): void {
+  if (timeoutSeconds !== undefined && !(timeoutSeconds > 0 && timeoutSeconds <= MAX_TIMEOUT_SECONDS)) {
+    throw new TypeError(`\`timeoutSeconds\` is above 0, and at most ${MAX_TIMEOUT_SECONDS}`)
+  }
+  if (maxOutputBytes !== undefined && !(Number.isSafeInteger(maxOutputBytes) && maxOutputBytes >= 0)) {
+    throw new TypeError('`maxOutputBytes` is a whole number, 0 or more')
+  }
+}
 
 /** A fault becomes a line that the model reads. @throws the reason of `signal` once it is aborted */
 export async function toolResult(

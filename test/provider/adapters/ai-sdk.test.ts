@@ -3,6 +3,7 @@ import { generateText, type ModelMessage, stepCountIs, streamText, type ToolSet 
 import { convertArrayToReadableStream, MockLanguageModelV4 } from 'ai/test'
 import { expect, test } from 'vitest'
 import { sandboxTools } from '../../../provider/adapters/ai-sdk.ts'
+import type { Sandbox } from '../../../provider/index.ts'
 import { describeNeeding } from '../needs.ts'
 import { openRealSandbox } from './real-sandbox.ts'
 import { describeTools } from './tool-contract.ts'
@@ -66,6 +67,12 @@ describeNeeding(['bubblewrap'], 'the tool set', () => {
       inputSchema: { required: ['command'], properties: { command: { type: 'string' } } },
     })
     await real.close()
+  })
+
+  test('limits that are none are refused at once', () => {
+    const sandbox = {} as Sandbox
+    for (const options of [{ timeoutSeconds: NaN }, { timeoutSeconds: 3601 }, { maxOutputBytes: -1 }])
+      expect(() => sandboxTools(sandbox, options)).toThrow(TypeError)
   })
 
   test('works for a stream, and its results are typed', async () => {

@@ -35,7 +35,7 @@ async function runDeepAgent(parts: AgentParts, name: string, args: Record<string
 
 describeTools('tools of LangChain', true, async ({ sandbox, options, tool, input, signal }) => {
   const model = scriptOf(tool, { ...input })
-  const agent = createAgent({ model, tools: [...(await sandboxTools(sandbox, options))] })
+  const agent = createAgent({ model, tools: await sandboxTools(sandbox, options) })
   const { messages } = await agent.invoke({ messages: [{ role: 'user', content: 'go on' }] }, signal && { signal })
   expect(messages.at(-1)?.text).toBe('done')
   return toldTo(model)
@@ -133,11 +133,20 @@ describeNeeding(['bubblewrap', 'curl'], 'the backend of deepagents', () => {
     const [raw, missing, folder] = await backend.downloadFiles([at('raw'), at('missing'), at('folder')])
     expect([...(raw?.content ?? [])]).toEqual([...bytes])
     expect([missing?.error, folder?.error]).toEqual(['file_not_found', 'is_directory'])
+    await sandbox.exec('truncate -s 4G huge')
+    expect(await backend.downloadFiles([at('huge')])).toEqual([
+      { path: at('huge'), content: null, error: 'invalid_path' },
+    ])
+  })
+
+  test('limits that are none are refused at once', async () => {
+    await expect(deepagentsBackend(sandbox, { timeoutSeconds: 0 })).rejects.toThrow(TypeError)
+    await expect(sandboxTools(sandbox, { maxOutputBytes: 0.5 })).rejects.toThrow(TypeError)
   })
 
   test('tools stand beside those of the agent', async () => {
     const tools = (await sandboxTools(sandbox)).filter(({ name }) => name === 'exec')
-    const { text, isError } = await runDeepAgent({ tools: [...tools] }, 'exec', { command: 'exit 4' })
+    const { text, isError } = await runDeepAgent({ tools }, 'exec', { command: 'exit 4' })
     expect({ text, isError }).toEqual({ text: '[exit code 4]', isError: true })
   })
 })

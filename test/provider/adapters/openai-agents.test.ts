@@ -144,6 +144,10 @@ describeNeeding(['bubblewrap', 'curl'], 'sandbox agents of the OpenAI Agents SDK
     })
     await sandbox.writeFile('raw', Uint8Array.of(1, 255, 3))
     expect(await session.readFile?.({ path: 'raw', maxBytes: 2 })).toEqual(Uint8Array.of(1, 255))
+    await sandbox.exec('truncate -s 4G huge')
+    expect(await session.readFile?.({ path: 'huge' })).toHaveLength(32 * 1024 * 1024)
+    const update = { type: 'update_file', path: 'huge', diff: '@@\n-a\n+b\n' }
+    expect(await inSession('apply_patch', update)).toContain('too large')
     expect(await session.pathExists?.('raw')).toBe(true)
     expect(await session.directoryExists?.('raw')).toBe(false)
   })
@@ -172,6 +176,14 @@ describeNeeding(['bubblewrap', 'curl'], 'sandbox agents of the OpenAI Agents SDK
       await expect(client.create?.({ manifest: new Manifest(manifest) })).rejects.toThrow(said)
     }
     await expect(client.create?.({ snapshot: { type: 'local' } })).rejects.toThrow(/snapshots/)
+    expect(await others()).toEqual([])
+  })
+
+  test('limits and signals that are none are refused', async () => {
+    await expect(sandboxSession(sandbox, { timeoutSeconds: -1 })).rejects.toThrow(TypeError)
+    const client = await sandboxClient(real.provider)
+    await expect(client.create?.({ options: { signal: 'soon' } })).rejects.toThrow(TypeError)
+    await expect(client.create?.({ options: { signal: AbortSignal.abort() } })).rejects.toThrow(/abort/i)
     expect(await others()).toEqual([])
   })
 
