@@ -1,8 +1,10 @@
 /** Finds lines in a log, in order of time, streaming with bounded memory. Trusts nothing that it reads and proves nothing; see verify.ts. */
 import { z } from 'zod'
 import { SallyportError } from '../../policies/error.ts'
+import { openSync, closeSync, readSync } from 'node:fs'
+import type { LineIndex } from './index/line-index.ts'
 import { type AuditFilters, compileFilters, parseLine, timeOf } from './match.ts'
-import { readLines } from './read-lines.ts'
+import { MAX_LINE_BYTES, readLines } from './read-lines.ts'
 import type { AuditLine } from './schema.ts'
 import { type SegmentFile, segmentsAt } from './segments.ts'
 
@@ -17,6 +19,8 @@ export interface QueryOptions {
   readonly limit?: number
   /** From an earlier {@link Found}: goes on after that line. */
   readonly cursor?: string
+  /** Of the folder, from `openLineIndex`: lines are then looked up. Absent: all files are read. */
+  readonly index?: LineIndex | undefined
   readonly signal?: AbortSignal
 }
 
@@ -43,13 +47,18 @@ export async function* queryAudit({
   filters = {},
   limit = Infinity,
   cursor,
+  index,
   signal,
 }: QueryOptions): AsyncGenerator<Found, void, undefined> {
   let positions = cursor === undefined ? {} : parseCursor(cursor)
   const logs = Map.groupBy(segmentsAt(path), ({ instance }) => instance)
   const sources = [...logs]
     .filter(([instance]) => filters.instance === undefined || filters.instance === instance)
-    .map(([, segments]) => scan(segments, filters, positions, signal))
+    .map(([instance, segments]) =>
+      index === undefined
+        ? scan(segments, filters, positions, signal)
+        : lookUp(index, instance, segments, filters, positions, signal),
+    )
   let count = 0
   try {
     for await (const { hit, line } of merge(sources)) {
@@ -93,6 +102,55 @@ async function* scan(
       yield* hits
     }
   }
+}
+
+/** The same by the index, as far as it goes; then, or when it turns out not to fit the files, by reading them from there on. */
+async function* lookUp(
+  index: LineIndex,
+  instance: string,
+  segments: readonly SegmentFile[],
+  filters: AuditFilters,
+  positions: Positions,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<Hit, void, undefined> {
+  const matches = compileFilters(filters)
+  const paths = new Map(segments.map(({ number, path }) => [number, path]))
+  const [fromNumber, fromOffset] = positions[instance] ?? [0, 0]
+  let place = { number: fromNumber, offset: fromOffset }
+  let file: { readonly number: number; readonly fd: number } | undefined
+  let isStale = false
+  try {
+    for (const { number, offset, length } of index.places(instance, filters, place)) {
+      signal?.throwIfAborted()
+      if (file?.number !== number) {
+        if (file !== undefined) closeSync(file.fd)
+        file = { number, fd: openSync(paths.get(number) ?? '', 'r') }
+      }
+      const text = readLineAt(file.fd, offset, length)
+      if (text === undefined) {
+        isStale = true
+        break
+      }
+      place = { number, offset: offset + length }
+      if (matches(text)) yield { text, time: timeOf(text), instance, number, endOffset: place.offset }
+    }
+    const end = index.end(instance)
+    const isFurther = end.number > place.number || (end.number === place.number && end.offset > place.offset)
+    if (!isStale && isFurther) place = end
+  } catch {
+    signal?.throwIfAborted()
+    // A file that went, or an index that broke meanwhile: what is not given back yet is read.
+  } finally {
+    if (file !== undefined) closeSync(file.fd)
+  }
+  yield* scan(segments, filters, { [instance]: [place.number, place.offset] }, signal)
+}
+
+/** Undefined when no whole line is there. */
+function readLineAt(fd: number, offset: number, length: number): string | undefined {
+  const buffer = Buffer.allocUnsafe(Math.min(length, MAX_LINE_BYTES))
+  const count = readSync(fd, buffer, 0, buffer.length, offset)
+  return count === length && buffer.indexOf(10) === length - 1 ? buffer.toString('latin1', 0, length - 1) : undefined
 }
 
 /** By time; a line never comes before an earlier one of its own instance. */

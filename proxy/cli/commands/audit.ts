@@ -1,11 +1,13 @@
 /** `sallyport audit`: follows, searches, exports and verifies the audit log. Never writes to it. */
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import type { Option } from 'commander'
 import { SallyportError } from '../../../policies/index.ts'
 import { csvLine } from '../../audit/formats/csv.ts'
 import { EVENT_FORMATS, type EventFormat, formatEvent } from '../../audit/formats/format.ts'
 import { parseVerifyKeys, type VerifyKey } from '../../audit/key.ts'
-import { queryAudit, type AuditFilters } from '../../audit/query.ts'
+import { type LineIndex, openLineIndex } from '../../audit/index/line-index.ts'
+import { type AuditFilters, type Found, queryAudit } from '../../audit/query.ts'
 import { tailAudit } from '../../audit/tail.ts'
 import { describeVerification } from '../../audit/verify-text.ts'
 import { verifyAudit } from '../../audit/verify.ts'
@@ -25,6 +27,7 @@ interface ReadOptions extends FilterOptions {
   readonly follow?: boolean
   readonly limit?: string
   readonly cursor?: string
+  readonly index?: boolean
   readonly format?: EventFormat | 'csv'
   readonly json?: true
 }
@@ -73,6 +76,7 @@ export function addAuditCommands(host: CommandHost): void {
       ...filterOptions(),
       option('--limit <count>', 'at most so many; the cursor for the rest is printed to standard error'),
       option('--cursor <cursor>', 'go on where an earlier query ended'),
+      noIndexOption(),
     ],
     json: true,
     run: query,
@@ -91,6 +95,7 @@ export function addAuditCommands(host: CommandHost): void {
       option('--format <format>', 'native: the lines as they are; ocsf: OCSF 1.8; ecs: Elastic Common Schema')
         .choices([...EVENT_FORMATS, 'csv'])
         .default('native'),
+      noIndexOption(),
     ],
     run: exportLines,
   })
@@ -135,36 +140,63 @@ async function tail(terminal: Terminal, options: ReadOptions): Promise<ExitCode>
 async function query(terminal: Terminal, options: ReadOptions): Promise<ExitCode> {
   const limit = options.limit === undefined ? undefined : wholeNumber('--limit', options.limit)
   let count = 0
-  for await (const { line, text, cursor } of queryAudit({
-    ...(await queryOptions(terminal, options)),
-    ...(limit === undefined ? {} : { limit }),
-  })) {
+  await eachFound(terminal, options, limit, ({ line, text, cursor }) => {
     terminal.out(options.json === true ? text : describeLine(line))
     count += 1
     if (count === limit) terminal.err(`more: --cursor ${cursor()}`)
-  }
+  })
   return EXIT.done
 }
 
 async function exportLines(terminal: Terminal, options: ReadOptions): Promise<ExitCode> {
   const { format = 'native' } = options
   if (format === 'csv') terminal.out(csvLine(undefined))
-  for await (const { line, text } of queryAudit(await queryOptions(terminal, options))) {
-    terminal.out(format === 'csv' ? csvLine(line) : formatEvent(format, line, text))
-  }
+  await eachFound(terminal, options, undefined, ({ line, text }) =>
+    terminal.out(format === 'csv' ? csvLine(line) : formatEvent(format, line, text)),
+  )
   return EXIT.done
 }
 
-async function queryOptions(
+async function eachFound(
   terminal: Terminal,
   options: ReadOptions,
-): Promise<{ path: string; filters: AuditFilters; cursor?: string; signal: AbortSignal }> {
-  return {
-    path: await findLog(terminal, options),
-    filters: auditFilters(options),
-    signal: terminal.signal,
-    ...(options.cursor === undefined ? {} : { cursor: options.cursor }),
+  limit: number | undefined,
+  take: (found: Found) => void,
+): Promise<void> {
+  const path = await findLog(terminal, options)
+  const filters: AuditFilters = auditFilters(options)
+  const { cursor } = options
+  const index = isLookUp(filters) ? await indexOf(terminal, path, options) : undefined
+  try {
+    const found = queryAudit({
+      path,
+      filters,
+      index,
+      signal: terminal.signal,
+      ...(cursor === undefined ? {} : { cursor }),
+      ...(limit === undefined ? {} : { limit }),
+    })
+    for await (const one of found) take(one)
+  } finally {
+    index?.close()
   }
+}
+
+/** Without a filter every line is read anyhow. */
+function isLookUp({ instance: _instance, ...filters }: AuditFilters): boolean {
+  return Object.values(filters).some((value) => value !== undefined)
+}
+
+async function indexOf(terminal: Terminal, path: string, options: ReadOptions): Promise<LineIndex | undefined> {
+  if (options.index === false || statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true) return undefined
+  const opened = await openLineIndex(path, terminal.signal)
+  if (opened.ok) return opened.index
+  terminal.err(`no index (${opened.why}): all files are read`)
+  return undefined
+}
+
+function noIndexOption(): Option {
+  return option('--no-index', 'read all files instead of looking lines up')
 }
 
 async function findLog(

@@ -1,0 +1,89 @@
+/** The file of the index: opens it, makes it, and throws away what is none. */
+import { closeSync, lstatSync, openSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import type { DatabaseSync } from 'node:sqlite'
+
+/** Beside the files of the log. */
+const INDEX_FILE = 'audit-index.sqlite'
+
+/** Of the tables below; another version is thrown away, since the files hold everything. */
+const VERSION = 1
+
+const TABLES = `
+  CREATE TABLE file (
+    instance TEXT NOT NULL, number INTEGER NOT NULL, inode TEXT NOT NULL, modified_ms REAL NOT NULL, bytes INTEGER NOT NULL,
+    end_hash TEXT NOT NULL, first_ms INTEGER, last_ms INTEGER, PRIMARY KEY (instance, number)
+  ) WITHOUT ROWID;
+  CREATE TABLE line (
+    instance INTEGER NOT NULL, number INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL, ms INTEGER NOT NULL,
+    kind INTEGER, decision INTEGER, effective INTEGER, tenant INTEGER, sandbox INTEGER, host INTEGER, reason INTEGER,
+    request_id INTEGER, token_id INTEGER, PRIMARY KEY (instance, number, offset)
+  ) WITHOUT ROWID;
+  PRAGMA user_version = ${VERSION};
+`
+
+/** Of SQLite: what another file would not mend. */
+const NOT_THE_FILE = new Set([5, 6, 8, 10, 13, 14])
+
+/** Trees in random order are slow to fill from a small cache. */
+const CACHE_KIB = 128 * 1024
+
+/** How long another process may be writing. */
+const BUSY_MS = 10_000
+
+/** Makes or opens the index of a folder. Rejects with the fault when there can be none: no such module, a folder that can't be written, a full disk. */
+export async function openIndexFile(folder: string): Promise<DatabaseSync> {
+  const { DatabaseSync: Database } = await import('node:sqlite')
+  const path = join(folder, INDEX_FILE)
+  const stats = lstatSync(path, { throwIfNoEntry: false })
+  // A link would let whoever may write here have another file overwritten.
+  if (stats !== undefined && !stats.isFile()) throw new Error('it is no file')
+  try {
+    return openWith(Database, path)
+  } catch (error) {
+    if (!isGarbage(error)) throw error
+    removeIndex(folder)
+    return openWith(Database, path)
+  }
+}
+
+/** Takes it away; the next query makes it anew. */
+export function removeIndex(folder: string): void {
+  for (const end of ['', '-wal', '-shm', '-journal']) rmSync(join(folder, INDEX_FILE + end), { force: true })
+}
+
+/** Whether a fault says that the file is not what was written, rather than that it can't be read or written now. */
+export function isGarbage(error: unknown): boolean {
+  if (error instanceof WrongVersion) return true
+  const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : undefined
+  return code !== undefined && !NOT_THE_FILE.has(code)
+}
+
+class WrongVersion extends Error {}
+
+function openWith(Database: typeof DatabaseSync, path: string): DatabaseSync {
+  closeSync(openSync(path, 'a', 0o600))
+  const database = new Database(path)
+  try {
+    database.exec(
+      `PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -${CACHE_KIB};`,
+    )
+    if (versionOf(database) === 0) makeTables(database)
+    if (versionOf(database) !== VERSION) throw new WrongVersion()
+    database.prepare('SELECT instance, number, bytes FROM file').all()
+    return database
+  } catch (error) {
+    database.close()
+    throw error
+  }
+}
+
+function makeTables(database: DatabaseSync): void {
+  database.exec('BEGIN IMMEDIATE')
+  if (versionOf(database) === 0) database.exec(TABLES)
+  database.exec('COMMIT')
+}
+
+function versionOf(database: DatabaseSync): number {
+  return Number(database.prepare('PRAGMA user_version').get()?.['user_version'])
+}
