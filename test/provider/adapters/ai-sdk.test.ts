@@ -1,7 +1,7 @@
 /** The tool set with `generateText` and `streamText` of the real `ai`, and its own scripted model. */
 import { generateText, type ModelMessage, stepCountIs, streamText, type ToolSet } from 'ai'
 import { convertArrayToReadableStream, MockLanguageModelV4 } from 'ai/test'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { sandboxTools } from '../../../provider/adapters/ai-sdk.ts'
 import type { Sandbox } from '../../../provider/index.ts'
 import { describeNeeding } from '../needs.ts'
@@ -57,6 +57,7 @@ describeTools('the AI SDK', true, async ({ sandbox, options, tool, input, signal
 describeNeeding(['bubblewrap'], 'the tool set', () => {
   test('tells the model what each tool is and takes', async () => {
     const real = await openRealSandbox()
+    onTestFinished(() => real.close())
     const model = new MockLanguageModelV4({ doGenerate: [stops] })
     await generateText({ model, tools: sandboxTools(real.sandbox), prompt: 'go on' })
     const tools = model.doGenerateCalls[0]?.tools ?? []
@@ -66,7 +67,6 @@ describeNeeding(['bubblewrap'], 'the tool set', () => {
       description: expect.stringContaining('x-deny-reason') as string,
       inputSchema: { required: ['command'], properties: { command: { type: 'string' } } },
     })
-    await real.close()
   })
 
   test('limits that are none are refused at once', () => {
@@ -77,6 +77,7 @@ describeNeeding(['bubblewrap'], 'the tool set', () => {
 
   test('works for a stream, and its results are typed', async () => {
     const real = await openRealSandbox()
+    onTestFinished(() => real.close())
     const call = { type: 'tool-call' as const, toolCallId: 'call-1', toolName: 'exec', input: '{"command":"echo hi"}' }
     const model = new MockLanguageModelV4({
       doStream: {
@@ -90,6 +91,5 @@ describeNeeding(['bubblewrap'], 'the tool set', () => {
     const { toolResults } = streamText({ model, tools: sandboxTools(real.sandbox), prompt: 'go on' })
     const [result] = await toolResults
     expect(result?.dynamic === true ? undefined : result?.output.text).toBe('hi\n\n[exit code 0]')
-    await real.close()
   })
 })
