@@ -46,3 +46,4 @@ export {
   type NetworkRules,
   type OwnListener,
 } from './special-purpose.ts'
+export { metadataIn } from './special-purpose-blocks.ts'

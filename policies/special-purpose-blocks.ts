@@ -14,6 +14,14 @@ export function blockOf(address: IpAddress): string {
   return address.family === 4 || contains(GLOBAL_UNICAST, address) ? 'public' : 'unallocated'
 }
 
+/** The addresses of metadata services that a range covers. */
+export function metadataIn(range: AddressRange): readonly string[] {
+  return [...IPV4_BLOCKS, ...IPV6_BLOCKS]
+    .filter((known) => known.class === 'metadata' && known.range.family === range.family)
+    .filter((known) => known.range.bits.startsWith(range.bits))
+    .map((known) => known.range.text.replace(/\/.*/, ''))
+}
+
 /** A range and the word for what it is. */
 interface Block {
   readonly range: AddressRange

@@ -15,6 +15,7 @@ import type { AuditEntry, AuditLog } from './audit/record.ts'
 import { openAuditService } from './audit/service.ts'
 import { type Clock, systemClock } from './clock.ts'
 import type { Config } from './config/schema.ts'
+import { configWarnings, lacksOwnKey, NO_OWN_KEY } from './config/warnings.ts'
 import { authorize, dialFor, type Gate } from './connection.ts'
 import { Deadlines } from './deadlines.ts'
 import { createForwarder } from './dialects/forward.ts'
@@ -138,7 +139,9 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   const { clock = systemClock, version = 'unknown' } = options
   const logger = options.logger ?? pino({ level: options.config.log.level }, pino.destination(2))
   const machineSets = options.machineSets ?? readMachineSets()
-  for (const note of machineSets.notes) logger.warn({}, note)
+  const isUsed = (set: string) => JSON.stringify([options.config.policy, options.config.listen.bound]).includes(`@${set}`)
+  for (const { set, text } of machineSets.notes) if (isUsed(set)) logger.warn({}, text)
+  for (const warning of configWarnings(options.config)) logger.warn({}, warning)
 
   let rules = compileRuleset(options.config, machineSets.sets, [])
   const onUpstreamFailure = (failure: string) =>
@@ -149,6 +152,10 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
 
   const state = keep(await openState(settings().state, { clock, onFault: (message) => logger.error({}, message) }))
   const ownKeys = await openKeys(settings().state)
+  const warnOfNoKey = (config: Config) => {
+    if (lacksOwnKey(config, ownKeys.list().length)) logger.warn({}, NO_OWN_KEY)
+  }
+  warnOfNoKey(settings())
   const policies = keep(
     createPolicySource({
       policy: settings().policy,
@@ -375,6 +382,8 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     context.heads.setAfter(config.timeouts.headSeconds * 1000)
     forwarder.setTimeouts(forwarderTimes(config))
     metrics.countPolicy()
+    warnOfNoKey(config)
+    for (const warning of configWarnings(config)) logger.warn({}, warning)
     await audit.write({ kind: 'admin', action: 'reload', policy_version: policies.version })
     await recheckTunnels()
   }

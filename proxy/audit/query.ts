@@ -181,6 +181,16 @@ function printCursor(positions: Positions): string {
   return Buffer.from(JSON.stringify(positions)).toString('base64url')
 }
 
+/** Whether a text is a cursor of an audit query. */
+export function isCursor(text: string): boolean {
+  try {
+    parseCursor(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
 function parseCursor(cursor: string): Positions {
   try {
     return positionsSchema.parse(JSON.parse(Buffer.from(cursor, 'base64url').toString()))

@@ -2,6 +2,7 @@
 import type { Option } from 'commander'
 import type { AuditFilters } from '../audit/query.ts'
 import { parseSeconds } from '../config/values.ts'
+import { ALL_REASONS } from '../reasons.ts'
 import { option } from './command.ts'
 import { UsageError } from './terminal.ts'
 
@@ -43,6 +44,10 @@ export function filterOptions(): readonly Option[] {
 export function auditFilters(options: FilterOptions): AuditFilters {
   const { kind, decision, effective, reason, host, tenant, sandbox, instance, requestId, tokenId, since, until } =
     options
+  if (reason !== undefined && !ALL_REASONS.some((known) => known === reason))
+    throw new UsageError(
+      `\`${reason.slice(0, 80)}\` is no reason; docs/errors.md lists them, such as \`host_not_allowed\``,
+    )
   const filters = {
     kind,
     decision,

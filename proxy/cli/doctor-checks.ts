@@ -6,7 +6,9 @@ import { delimiter, dirname, join } from 'node:path'
 import type { Environment } from '../config/environment.ts'
 import type { Config } from '../config/schema.ts'
 import { listenText, type ListenAddress } from '../config/values.ts'
+import { configWarnings, lacksOwnKey, NO_OWN_KEY } from '../config/warnings.ts'
 import { configuredAddresses } from '../listeners.ts'
+import { countOwnKeys } from '../tokens/keys.ts'
 import { nodeVersionFault } from './node-version.ts'
 
 /** One thing that was looked at. */
@@ -61,6 +63,9 @@ export async function checkConfigured(config: Config): Promise<readonly Finding[
     checkFolder('state folder', config.state),
     checkFolder('audit folder', config.audit.path),
   ]
+  for (const detail of configWarnings(config)) findings.push({ name: 'network', status: 'warn', detail })
+  if (lacksOwnKey(config, countOwnKeys(config.state)))
+    findings.push({ name: 'own keys', status: 'warn', detail: NO_OWN_KEY, fix: 'sallyport keys generate' })
   for (const address of addresses) findings.push(await checkAddress(address))
   const files = [
     config.listen.tls?.cert,

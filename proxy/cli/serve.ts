@@ -47,7 +47,9 @@ export async function serve(terminal: Terminal, options: ServeOptions): Promise<
   reloadGateway = () => reload(terminal, gateway, loaded, file, logger)
   const undo: (() => unknown)[] = [() => gateway.close()]
   try {
-    const listening = await gateway.listen()
+    const listening = await gateway.listen().catch((error: unknown) => {
+      throw isDevelopment ? withOtherPorts(error) : error
+    })
     undo.push(
       await writePidFile(options.pidFile ?? (isDevelopment ? join(loaded.config.state, 'gateway.pid') : undefined)),
     )
@@ -60,6 +62,13 @@ export async function serve(terminal: Terminal, options: ServeOptions): Promise<
   } finally {
     for (const step of undo.toReversed()) await step()
   }
+}
+
+/** The set-up for trying it out has fixed ports, which something else may have. */
+function withOtherPorts(error: unknown): unknown {
+  if (!(error instanceof SallyportError) || error.code !== 'SALLYPORT_LISTEN_FAILED') return error
+  const hint = 'other ports: SALLYPORT_LISTEN_PROXY=127.0.0.1:0 SALLYPORT_LISTEN_ADMIN=127.0.0.1:0'
+  return new SallyportError(error.code, `${error.message}; ${hint}`, { cause: error })
 }
 
 /** Waits for the first signal and drains; a second signal ends the waiting. */
@@ -185,7 +194,7 @@ function whereText(config: Config, { proxy, admin }: Listening): readonly string
   return [
     ...proxy.map(
       (address) =>
-        `  proxy   ${scheme(address, config.listen.tls !== undefined)}${listenText(address)}   CONNECT, plain HTTP and SOCKS5`,
+        `  proxy   ${scheme(address, config.listen.tls !== undefined)}${listenText(address)}   ${spoken(address, config)}`,
     ),
     ...(admin === undefined
       ? []
@@ -194,6 +203,14 @@ function whereText(config: Config, { proxy, admin }: Listening): readonly string
         ]),
     `  audit   ${config.audit.path}`,
   ]
+}
+
+/** With `listen.tls` every port speaks TLS and nothing else, so that SOCKS5 is only for clients that can put it inside TLS. */
+function spoken(address: ListenAddress, config: Config): string {
+  const isTls = config.listen.tls !== undefined && address.kind === 'tcp'
+  return isTls
+    ? 'CONNECT and plain HTTP inside TLS (SOCKS5 too, but few clients can)'
+    : 'CONNECT, plain HTTP and SOCKS5'
 }
 
 /** An address that a client on this machine can connect to. */

@@ -21,8 +21,8 @@ export interface MachineSetOptions {
 export interface MachineSets {
   /** Entries, as `allowedHosts` takes them. */
   readonly sets: { readonly npm: readonly string[]; readonly apt: readonly string[] }
-  /** For the operator, a line each: what could not be used, and which set is empty. Never holds a URL, which may hold a password. */
-  readonly notes: readonly string[]
+  /** For the operator, a line each, for those who use the set: what could not be used, and whether it is empty. Never holds a URL, which may hold a password. */
+  readonly notes: readonly { readonly set: 'npm' | 'apt'; readonly text: string }[]
 }
 
 /** A URL that is configured, and where, for a note. */
@@ -40,12 +40,15 @@ const MAX_FILE_BYTES = 1_048_576
 /** Reads the configuration of npm and apt as it is now. Never throws. */
 export function readMachineSets(options: MachineSetOptions = {}): MachineSets {
   const { root = '/', home = os.homedir(), cwd = process.cwd(), env = process.env } = options
-  const notes: string[] = []
+  let notes: string[] = []
   const npm = entriesOf(readNpmRegistries({ root, home, cwd, env, read, follow }))
-  const apt = entriesOf(readAptSources({ root, read, list }))
   if (npm.length === 0) notes.push('`@npm` is empty: no registry is configured on this machine')
+  const notesOnNpm = notes
+  notes = []
+  const apt = entriesOf(readAptSources({ root, read, list }))
   if (apt.length === 0) notes.push('`@apt` is empty: no source with a host is configured on this machine')
-  return { sets: { npm, apt }, notes }
+  const tell = (set: 'npm' | 'apt', texts: readonly string[]) => texts.map((text) => ({ set, text }))
+  return { sets: { npm, apt }, notes: [...tell('npm', notesOnNpm), ...tell('apt', notes)] }
 
   function entriesOf(urls: readonly ConfiguredUrl[]): readonly string[] {
     const entries = new Set<string>()

@@ -119,6 +119,17 @@ export async function openKeys(statePath: string): Promise<OwnKeys> {
   }
 }
 
+/** How many keys a state folder holds; 0 also where there is none, and nothing is made. */
+export function countOwnKeys(statePath: string): number {
+  try {
+    return readdirSync(join(statePath, 'keys')).filter(isPublicName).length
+  } catch {
+    return 0
+  }
+}
+
+const isPublicName = (name: string): boolean => name.endsWith(PUBLIC) && KEY_ID.test(name.slice(0, -PUBLIC.length))
+
 function listKeys(path: string): OwnKey[] {
   const keys = readPublicKeys(path)
     .map((jwk) => ({
@@ -133,7 +144,7 @@ function listKeys(path: string): OwnKey[] {
 
 /** A file that vanishes while this reads was removed: then it is not there. */
 function readPublicKeys(path: string): Record<string, unknown>[] {
-  const names = readdirSync(path).filter((name) => name.endsWith(PUBLIC) && KEY_ID.test(name.slice(0, -PUBLIC.length)))
+  const names = readdirSync(path).filter(isPublicName)
   return names.flatMap((name) => {
     try {
       return [JSON.parse(readFileSync(join(path, name), 'utf8')) as Record<string, unknown>]

@@ -7,7 +7,7 @@ import { csvLine } from '../../audit/formats/csv.ts'
 import { EVENT_FORMATS, type EventFormat, formatEvent } from '../../audit/formats/format.ts'
 import { parseVerifyKeys, type VerifyKey } from '../../audit/key.ts'
 import { type LineIndex, openLineIndex } from '../../audit/index/line-index.ts'
-import { type AuditFilters, type Found, queryAudit } from '../../audit/query.ts'
+import { type AuditFilters, type Found, isCursor, queryAudit } from '../../audit/query.ts'
 import { tailAudit } from '../../audit/tail.ts'
 import { describeVerification } from '../../audit/verify-text.ts'
 import { verifyAudit } from '../../audit/verify.ts'
@@ -139,11 +139,20 @@ async function tail(terminal: Terminal, options: ReadOptions): Promise<ExitCode>
 
 async function query(terminal: Terminal, options: ReadOptions): Promise<ExitCode> {
   const limit = options.limit === undefined ? undefined : wholeNumber('--limit', options.limit)
+  if (options.cursor !== undefined && !isCursor(options.cursor))
+    throw new UsageError(`\`${options.cursor.slice(0, 80)}\` is no cursor: it is what an earlier query printed`)
   let count = 0
-  await eachFound(terminal, options, limit, ({ line, text, cursor }) => {
-    terminal.out(options.json === true ? text : describeLine(line))
+  let last = ''
+  // One more than is printed, to know whether there is more.
+  const atMost = limit === undefined ? undefined : limit + 1
+  await eachFound(terminal, options, atMost, ({ line, text, cursor }) => {
     count += 1
-    if (count === limit) terminal.err(`more: --cursor ${cursor()}`)
+    if (count === atMost) {
+      terminal.err(`more: --cursor ${last}`)
+      return
+    }
+    terminal.out(options.json === true ? text : describeLine(line))
+    if (count === limit) last = cursor()
   })
   return EXIT.done
 }

@@ -86,8 +86,11 @@ async function listKeys(terminal: Terminal, options: KeysOptions): Promise<ExitC
 
 async function removeKey(terminal: Terminal, options: KeysOptions, kid = ''): Promise<ExitCode> {
   const keys = await openKeys((await findState(terminal, options)).state)
+  const isSigning = keys.list().some((key) => key.kid === kid && key.isSigning)
   if (await keys.remove(kid)) {
-    terminal.out(`${kid} is removed; a running gateway refuses its tokens within seconds`)
+    terminal.out(`${kid} is removed; a running gateway refuses its tokens within seconds, and cuts what they have open`)
+    if (isSigning)
+      terminal.err('it was the key that signs: no token can be minted until `sallyport keys rotate` makes another')
     return EXIT.done
   }
   terminal.err(`sallyport: there is no key \`${kid.slice(0, 64)}\`; \`sallyport keys list\` names them`)

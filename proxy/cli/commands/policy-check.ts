@@ -3,6 +3,7 @@ import { parseLayerPolicy, type EntryContext } from '../../../policies/index.ts'
 import { faultText, type ConfigFault } from '../../config/faults.ts'
 import { ConfigError, loadConfig } from '../../config/load.ts'
 import type { Config } from '../../config/schema.ts'
+import { configWarnings } from '../../config/warnings.ts'
 import { readMachineSets } from '../../policy/machine-sets.ts'
 import { compileRuleset } from '../../ruleset.ts'
 import { addCommand, configOption, type CommandHost } from '../command.ts'
@@ -81,6 +82,7 @@ function notesOn(config: Config): readonly string[] {
     ([, layer]) => layer.mode === 'report',
   )
   return [
+    ...configWarnings(config),
     policy.ceiling.kind === 'deny-all' && policy.ceiling.mode === 'enforce'
       ? 'the ceiling is deny-all: nothing is let out'
       : undefined,

@@ -1,5 +1,6 @@
 /** `sallyport token inspect`: shows what a token says, and says plainly what of it was verified and what was not. */
 import { isHandle } from '../../state/handles.ts'
+import { openState } from '../../state/state.ts'
 import { compileRuleset } from '../../ruleset.ts'
 import { parseCompact, type UnverifiedToken } from '../../tokens/compact.ts'
 import { addCommand, configOption, option, type CommandHost } from '../command.ts'
@@ -50,15 +51,34 @@ export function addInspectCommand(host: CommandHost): void {
 async function inspect(terminal: Terminal, options: InspectOptions): Promise<ExitCode> {
   const token = await readToken(terminal, options)
   if (token === undefined) throw new UsageError('no token: use `--token-file FILE` or $SALLYPORT_TOKEN')
-  const unverified = isHandle(token) ? undefined : parseCompact(token)
+  const sent = isHandle(token) ? await openHandle(terminal, token, options) : token
+  const unverified = sent === undefined ? undefined : parseCompact(sent)
   const verification = await verify(terminal, token, options)
   if (unverified?.ok === false) {
     terminal.err(`sallyport: this is no token: ${unverified.fault.message}`)
     return EXIT.denied
   }
   const content = unverified?.value
-  terminal.out(options.json === true ? json({ ...contentOf(content), verification }) : describe(content, verification))
+  const handle = isHandle(token) ? { handle: true } : {}
+  terminal.out(
+    options.json === true
+      ? json({ ...handle, ...contentOf(content), verification })
+      : describe(content, verification, isHandle(token)),
+  )
   return verification.result === 'refused' ? EXIT.denied : EXIT.done
+}
+
+/** The token that a handle stands for; `undefined` without a configuration, and for one that its state does not know. */
+async function openHandle(terminal: Terminal, handle: string, options: InspectOptions): Promise<string | undefined> {
+  const file = findConfigFile(terminal, options.config)
+  if (file === undefined) return undefined
+  const { config } = await loadConfigFile(terminal, file)
+  const state = await openState(config.state)
+  try {
+    return await state.handles.open(handle)
+  } finally {
+    state.close()
+  }
 }
 
 async function verify(terminal: Terminal, token: string, options: InspectOptions): Promise<Verification> {
@@ -85,11 +105,13 @@ async function verify(terminal: Terminal, token: string, options: InspectOptions
 }
 
 function contentOf(token: UnverifiedToken | undefined): object {
-  return token === undefined ? { handle: true } : { header: token.header, claims: token.claims }
+  return token === undefined ? {} : { header: token.header, claims: token.claims }
 }
 
-function describe(token: UnverifiedToken | undefined, verification: Verification): string {
-  return `${describeVerification(verification)}\n${token === undefined ? '\nA handle: what it stands for is in the state of the gateway.' : describeToken(token)}`
+function describe(token: UnverifiedToken | undefined, verification: Verification, isHandle: boolean): string {
+  const unknown = '\nA handle: what it stands for is in the state of the gateway, which --config FILE names.'
+  const content = token === undefined ? unknown : describeToken(token)
+  return `${describeVerification(verification)}\n${isHandle && token !== undefined ? '\nA handle that stands for this token:\n' : ''}${content}`
 }
 
 function describeVerification(verification: Verification): string {

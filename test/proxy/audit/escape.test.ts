@@ -72,7 +72,7 @@ describe('credentials in a text', () => {
       'e3b0c44298fc1c149afbf4c8996fb924.cdn.example.com',
       '7f8a9b0c1d2e3f4a5b6c7d8e9f0a1b2c.example.com',
       'Institution-Directory-Index.example.com',
-    ].map((host) => ['a long host is none', host, host] as const),
+    ].map((host) => ['a long host is none', host, host]),
   ])('%s', (_name, text, expected) => {
     expect(redactCredentials(text)).toBe(expected)
   })

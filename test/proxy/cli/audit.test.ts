@@ -107,6 +107,9 @@ describe('audit query', () => {
       .split('\n')
       .map((line) => (JSON.parse(line) as { request_id: string }).request_id)
     expect(ids).toEqual(['r0', 'r1', 'r2', 'r3', 'r4'])
+    expect(rest.stderr).toBe('')
+    expect((await query('--limit', '5')).stderr).toBe('')
+    expect((await query('--cursor', cursor, '--limit', '3')).stderr).toBe('')
   })
 
   test('people get the verdict, the place and the reason in one line', async () => {
@@ -119,7 +122,8 @@ describe('audit query', () => {
     ['a folder that is not there', ['--path', '/nowhere'], 1],
     ['a time that is none', [...at, '--since', 'monday'], 3],
     ['a limit that is none', [...at, '--limit', '0'], 3],
-    ['a cursor that is none', [...at, '--cursor', 'x'], 1],
+    ['a cursor that is none', [...at, '--cursor', 'x'], 3],
+    ['a reason that is none', [...at, '--reason', 'nonsense'], 3],
   ])('%s is one line', async (_name, args, code) => {
     const outcome = await runMain(['audit', 'query', ...args])
     expect(outcome).toMatchObject({ code, stdout: '' })

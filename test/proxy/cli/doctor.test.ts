@@ -95,3 +95,19 @@ test('for people it is a table, with one command for all that is missing', async
     'everything that is missing and in Debian: apt-get install -y bubblewrap docker.io nftables iproute2',
   )
 })
+
+test('an issuer of own keys without a key, and a private range that opens the metadata service, are warnings', async () => {
+  const own = 'issuers: [{ issuer: a, algorithms: [ES256], stateKeys: true }]\n'
+  const listen = 'listen: { proxy: 127.0.0.1:0, admin: off }\n'
+  const { ok, find } = await examine(`${listen}${own}network: { allowPrivate: [169.254.0.0/16] }\n`)
+  expect(ok).toBe(true)
+  expect(find('own keys')).toMatchObject({ status: 'warn', fix: 'sallyport keys generate' })
+  expect(find('network')).toMatchObject({
+    status: 'warn',
+    detail: expect.stringContaining('169.254.169.254') as string,
+  })
+  await runMain(['keys', 'generate', '--config', join(folder.path, 'sallyport.yaml')])
+  const after = await examine(`${listen}${own}network: { allowPrivate: [169.254.169.254, 10.0.0.0/8] }\n`)
+  expect(after.find('own keys')).toBeUndefined()
+  expect(after.find('network')).toBeUndefined()
+})

@@ -187,6 +187,20 @@ describe('a gateway that can not start says why in one line', () => {
     expect(lines).toEqual([expect.stringMatching(new RegExp(`^sallyport: .*${port}.* in use`))])
   })
 
+  test('a port of the development set-up in use: how to choose another', async () => {
+    const server = net.createServer()
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    undo.push(() => server.close())
+    const { port } = server.address() as AddressInfo
+    const { code, stderr } = await runBinary(['serve'], {
+      cwd: newFolder(),
+      environment: { SALLYPORT_LISTEN_PROXY: `127.0.0.1:${port}`, SALLYPORT_LISTEN_ADMIN: '127.0.0.1:0' },
+    })
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/ in use; other ports: SALLYPORT_LISTEN_PROXY=\S+ SALLYPORT_LISTEN_ADMIN=\S+\n$/)
+  })
+
   test('a key file that can not be read', async () => {
     const { code, lines } = await serve(`${FREE}issuers: [{ issuer: a, algorithms: [ES256], jwks: nowhere.json }]`)
     expect(code).toBe(1)

@@ -56,10 +56,16 @@ test('keys are made, listed, rotated and removed; each step shows in what verifi
   const fresh = (await sallyport('token', 'mint')).stdout
   expect((await inspect(fresh)).header['kid']).toBe(second.kid)
 
-  expect((await sallyport('keys', 'remove', first.kid)).code).toBe(0)
+  expect(await sallyport('keys', 'remove', first.kid)).toMatchObject({ code: 0, stderr: '' })
   expect((await inspect(old)).verification).toMatchObject({ result: 'refused', reason: 'token_signature_invalid' })
   expect((await inspect(fresh)).verification).toEqual({ result: 'verified' })
   expect(await sallyport('keys', 'remove', '../../etc/passwd')).toMatchObject({ code: 1 })
+  expect(await sallyport('keys', 'remove', second.kid)).toMatchObject({
+    code: 0,
+    stderr: expect.stringMatching(/^it was the key that signs: .*`sallyport keys rotate`/) as string,
+  })
+  expect((await sallyport('token', 'mint')).code).toBe(1)
+  expect((await sallyport('keys', 'generate')).code).toBe(0)
 })
 
 describe('token mint', () => {
@@ -116,7 +122,15 @@ describe('token mint', () => {
     expect(token.split('.')).toHaveLength(3)
     expect(handle).toMatch(/^sph_[A-Za-z0-9_-]{32}$/)
     const outcome = await runMain(['token', 'inspect', '--config', CONFIG, '--token', handle])
-    expect(outcome).toMatchObject({ code: 0, stdout: expect.stringMatching(/^VERIFIED[^]*A handle/) as string })
+    expect(outcome).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^VERIFIED[^]*A handle that stands for/) as string,
+    })
+    const [plain, behind] = [await inspect(token), await inspect(handle)]
+    expect(behind).toEqual({ ...plain, handle: true })
+    const stranger = await inspect(`sph_${'A'.repeat(32)}`)
+    expect(stranger).toMatchObject({ handle: true, verification: { result: 'refused' } })
+    expect(stranger).not.toHaveProperty('claims')
   })
 
   test.each([

@@ -89,7 +89,7 @@ describe('@npm', () => {
     const { sets, notes } = readMachineSets(places)
     expect(sets.npm).toEqual(expected)
     expect(JSON.stringify({ sets, notes })).not.toContain('MARKER')
-    expect(notes.some((note) => note.includes('.npmrc'))).toBe(expected.length === 0)
+    expect(notes.some(({ set, text }) => set === 'npm' && text.includes('.npmrc'))).toBe(expected.length === 0)
   })
 
   test.each(['node_modules/@npmcli/config/lib/definitions/definitions.js', 'lib/utils/config/definitions.js'])(
@@ -114,8 +114,8 @@ describe('@npm', () => {
     const { sets, notes } = readMachineSets(places)
     expect(sets).toEqual({ npm: [], apt: [] })
     expect(notes).toEqual([
-      '`@npm` is empty: no registry is configured on this machine',
-      '`@apt` is empty: no source with a host is configured on this machine',
+      { set: 'npm', text: '`@npm` is empty: no registry is configured on this machine' },
+      { set: 'apt', text: '`@apt` is empty: no source with a host is configured on this machine' },
     ])
   })
 
@@ -125,7 +125,7 @@ describe('@npm', () => {
     write('etc/npmrc', 'registry=https://machine.example.test/\n')
     const { sets, notes } = readMachineSets(places)
     expect(sets.npm).toEqual(['machine.example.test'])
-    expect(notes[0]).toBe(`${path.join(root, 'home/me/.npmrc')}: not a file of reasonable size`)
+    expect(notes[0]?.text).toBe(`${path.join(root, 'home/me/.npmrc')}: not a file of reasonable size`)
   })
 })
 
@@ -199,7 +199,9 @@ describe('@apt', () => {
     )
     const found = readMachineSets(places)
     expect(found.sets.apt).toEqual(['deb.example.test'])
-    expect(found.notes.some((note) => note.startsWith(path.join(root, 'etc/apt/sources.list')))).toBe(true)
+    expect(
+      found.notes.some(({ set, text }) => set === 'apt' && text.startsWith(path.join(root, 'etc/apt/sources.list'))),
+    ).toBe(true)
     expect(JSON.stringify(found)).not.toContain('MARKER')
   })
 })
