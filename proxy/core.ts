@@ -139,7 +139,8 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   const { clock = systemClock, version = 'unknown' } = options
   const logger = options.logger ?? pino({ level: options.config.log.level }, pino.destination(2))
   const machineSets = options.machineSets ?? readMachineSets()
-  const isUsed = (set: string) => JSON.stringify([options.config.policy, options.config.listen.bound]).includes(`@${set}`)
+  const isUsed = (set: string) =>
+    JSON.stringify([options.config.policy, options.config.listen.bound]).includes(`@${set}`)
   for (const { set, text } of machineSets.notes) if (isUsed(set)) logger.warn({}, text)
   for (const warning of configWarnings(options.config)) logger.warn({}, warning)
 

@@ -7,6 +7,7 @@ import { systemClock } from '../../proxy/clock.ts'
 import { openAuditLog } from '../../proxy/audit/log.ts'
 import { makeFolder } from '../../proxy/make-folder.ts'
 import { openFolder } from '../../proxy/state/folder.ts'
+import { testKey } from './audit/support.ts'
 
 let folder: string
 beforeEach(() => {
@@ -47,6 +48,7 @@ test.skipIf(process.platform !== 'linux')(
       instance: 'a',
       onFailure: 'deny',
       maxFileBytes: 1_000_000,
+      signingKey: testKey.key,
       clock: systemClock,
     })
     await expect(log).rejects.toThrow(`the audit log can't be written to \`${nowhere}\` (no folder can be made there)`)
