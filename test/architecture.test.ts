@@ -64,6 +64,13 @@ describe('a planted violation is found', () => {
       },
     ],
     [
+      'deploy-is-imported-by-nothing',
+      {
+        'provider/a.ts': "import { b } from '../deploy/b.ts'\nexport const a = b\n",
+        'deploy/b.ts': 'export const b = 1\n',
+      },
+    ],
+    [
       'no-circle',
       {
         'proxy/a.ts': "import { b } from './b.ts'\nexport const a = () => b\n",

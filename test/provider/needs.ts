@@ -1,5 +1,6 @@
 /** What a machine must have for the tests of sandboxes. What is missing skips them with the reason; in CI, which installs it, it is a failure. */
 import { spawnSync } from 'node:child_process'
+import path from 'node:path'
 import { describe, test } from 'vitest'
 
 interface Need {
@@ -28,6 +29,19 @@ const NEEDS = {
   docker: {
     probe: ['dockerd', '--version'],
     reason: 'there is no Docker engine (Debian: docker.io, iptables)',
+  },
+  compose: {
+    probe: ['docker-compose', 'version'],
+    reason: 'docker-compose is not installed (Debian: docker-compose)',
+  },
+  kubernetes: {
+    probe: ['test', '-d', path.join(import.meta.dirname, '../deploy/kubernetes-tools/node_modules/kubernetes-models')],
+    reason: 'what renders and checks manifests is not installed (npm ci --prefix test/deploy/kubernetes-tools)',
+  },
+  nftables: { probe: ['nft', '--version'], reason: 'nft is not installed (Debian: nftables)' },
+  systemd: {
+    probe: ['systemd-analyze', '--version'],
+    reason: 'systemd-analyze is not installed (Debian: systemd)',
   },
   runsc: { probe: ['runsc', '--version'], reason: 'gVisor is not installed (Debian: runsc)' },
   busybox: {

@@ -41,11 +41,15 @@ const CGROUPS =
   '{ test -e /sys/fs/cgroup/cgroup.controllers || test -d /sys/fs/cgroup/memory || ' +
   '{ mount -t tmpfs cgroup /sys/fs/cgroup && for c in $(sed -n "s/^\\([a-z_]*\\)\t.*\t1$/\\1/p" /proc/cgroups); do mkdir /sys/fs/cgroup/$c && mount -t cgroup -o $c cgroup /sys/fs/cgroup/$c; done; }; }'
 
-/** `runtimes` as in the engine's configuration. `within`: command line that enters the network namespace to use, by default one of its own. */
+/** `runtimes` as in the engine's configuration. `within`: command line that enters the network namespace to use, by default one of its own. `diskMb`: room for images and containers, in memory. */
 export async function startDaemon(
-  options: { readonly runtimes?: Readonly<Record<string, object>>; readonly within?: readonly string[] } = {},
+  options: {
+    readonly runtimes?: Readonly<Record<string, object>>
+    readonly within?: readonly string[]
+    readonly diskMb?: number
+  } = {},
 ): Promise<TestDaemon> {
-  const { runtimes = {}, within = ['unshare', '--net'] } = options
+  const { runtimes = {}, within = ['unshare', '--net'], diskMb = DISK_MB } = options
   const folder = mkdtempSync('/tmp/spd-')
   const socketPath = path.join(folder, 'docker.sock')
   // What sandboxes are made of is kept in the user's cache otherwise.
@@ -68,7 +72,7 @@ export async function startDaemon(
     'ip link set lo up',
     CGROUPS,
     `mkdir ${folder}/data`,
-    `mount -t tmpfs -o size=${DISK_MB}m tmpfs ${folder}/data`,
+    `mount -t tmpfs -o size=${diskMb}m tmpfs ${folder}/data`,
     // As systemd-resolved has it, which is where old engines leak.
     `mount --bind ${folder}/resolv.conf /etc/resolv.conf`,
     'echo ready',
