@@ -1,10 +1,12 @@
 /** Makes a provider: a backend, a gateway and the sandboxes of this process. */
 import { randomBytes } from 'node:crypto'
 import type { EgressPolicy } from '../policies/index.ts'
+import type { Gateway } from '../proxy/index.ts'
 import type { Backend } from './backend.ts'
 import { createSandbox, type MadeSandbox, type Workshop } from './create-sandbox.ts'
 import { attachSandbox } from './attach-sandbox.ts'
 import { boundEgress } from './egress/bound.ts'
+import { controlledEgress } from './egress/controlled.ts'
 import type { Egress } from './egress/egress.ts'
 import { embeddedEgress } from './egress/embedded.ts'
 import { remoteEgress } from './egress/remote.ts'
@@ -139,9 +141,15 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
   }
 }
 
+/** In this process: its `bind` is a function, and not where another one is to bind. */
+function isGateway(gateway: NonNullable<SandboxProviderOptions['gateway']>): gateway is Gateway {
+  return 'bind' in gateway && typeof gateway.bind === 'function'
+}
+
 function egressOf({ gateway = {} }: SandboxProviderOptions, runtimeRoot: string): Egress {
-  if ('bind' in gateway) return boundEgress(gateway)
-  return 'url' in gateway ? remoteEgress(gateway) : embeddedEgress(runtimeRoot, gateway)
+  if (isGateway(gateway)) return boundEgress(gateway)
+  if ('url' in gateway) return remoteEgress(gateway)
+  return 'admin' in gateway ? controlledEgress(gateway) : embeddedEgress(runtimeRoot, gateway)
 }
 
 /** @throws SandboxError `SALLYPORT_SANDBOX_NOT_SUPPORTED` for a limit that the backend does not keep; TypeError for one that is none */

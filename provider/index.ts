@@ -8,6 +8,7 @@ export type {
 export type { ContainerOptions, DockerConnection } from './backends/container-options.ts'
 export { DockerError, type DockerFault } from './backends/docker-error.ts'
 export { createSandboxProvider } from './create-provider.ts'
+export type { ControlledGateway } from './egress/controlled.ts'
 export type { EmbeddedGatewayOptions } from './egress/embedded.ts'
 export type { RemoteGateway } from './egress/remote.ts'
 export { PROBE_DESTINATION } from './probe.ts'

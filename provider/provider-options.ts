@@ -6,6 +6,7 @@ import type { DockerBackendOptions } from './backends/docker.ts'
 import type { PassthroughBackendOptions } from './backends/passthrough.ts'
 import type { ProcessBackendOptions } from './backends/process.ts'
 import type { RunscBackendOptions } from './backends/runsc.ts'
+import type { ControlledGateway } from './egress/controlled.ts'
 import type { EmbeddedGatewayOptions } from './egress/embedded.ts'
 import type { RemoteGateway } from './egress/remote.ts'
 
@@ -44,9 +45,9 @@ export interface SandboxProviderOptions {
   readonly defaultEgress?: EgressPolicy
   /**
    * Who decides. By default, or with options for it, a gateway inside this process, which starts with the first sandbox and ends with the provider; or a
-   * gateway of your own in this process, or one elsewhere that trusts your key.
+   * gateway of your own in this process, one in another process by its control API (`{ admin, token }`), or one elsewhere that trusts your key.
    */
-  readonly gateway?: EmbeddedGatewayOptions | Gateway | RemoteGateway
+  readonly gateway?: EmbeddedGatewayOptions | Gateway | ControlledGateway | RemoteGateway
   /** Folder for what the host keeps of sandboxes; `$XDG_RUNTIME_DIR/sallyport` or `/tmp/sallyport-UID` by default. Providers of one user share it. */
   readonly runtimeRoot?: string
 }

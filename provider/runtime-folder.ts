@@ -8,6 +8,8 @@ import { z } from 'zod'
 import { type EgressPolicy, type EgressPolicyData, egressPolicySchema, SallyportError } from '../policies/index.ts'
 import { ownerOfThisProcess, stateOfOwner } from './owner.ts'
 
+export { defaultRuntimeRoot } from '../proxy/index.ts'
+
 const metaSchema = z.object({
   version: z.literal(1),
   id: z.string(),
@@ -64,14 +66,6 @@ export function newSandboxId(): string {
 /** Whether a text is the id of a sandbox, and so safe in a path. */
 export function isSandboxId(text: string): boolean {
   return ID.test(text)
-}
-
-/** `$XDG_RUNTIME_DIR/sallyport`, or `sallyport-UID` in `/tmp`: a folder whose path leaves room for sockets. */
-export function defaultRuntimeRoot(): string {
-  const folder = process.env['XDG_RUNTIME_DIR']
-  return folder !== undefined && path.isAbsolute(folder)
-    ? path.join(folder, 'sallyport')
-    : `/tmp/sallyport-${os.userInfo().uid}`
 }
 
 /** @throws TypeError for a root that is relative, or so long that no socket fits below it */
