@@ -2,7 +2,7 @@
  * The floor under the proxy, tried: real network namespaces, rules of nftables made from the very policies that are shipped, and real gateways with the
  * configuration that is shipped. A pod on the floor that goes by the proxy gets out; one that does not reaches nothing.
  */
-import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process'
 import { generateKeyPairSync, randomUUID } from 'node:crypto'
 import fs from 'node:fs'
 import os from 'node:os'
@@ -20,6 +20,8 @@ import { type RunningPod, startPods } from './pods.ts'
 
 const ROOT = path.resolve(import.meta.dirname, '../..')
 const ALLOWED = 'api.github.com'
+/** What an attempt shows that came to something. */
+const SIGNS = /reached a service|reached the origin|bytes from/
 const CLUSTER = 'https://kubernetes.default.svc.cluster.local'
 const { publicKey, privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
 
@@ -67,11 +69,20 @@ describeNeeding(['root', 'namespaces', 'nftables', 'busybox', 'curl', 'kubernete
       ...env,
     })
   }
-  const run = (pod: RunningPod, line: string): string => {
+  const run = (pod: RunningPod, line: string): Promise<string> => {
     const [program, ...args] = [...pod.inside, 'sh', '-c', `${line} 2>&1`]
-    return spawnSync(program, args, { encoding: 'utf8', timeout: 60_000 }).stdout
+    return new Promise((resolve) => {
+      execFile(program, args, { encoding: 'utf8', timeout: 60_000 }, (_error, stdout) => resolve(stdout))
+    })
   }
-  const curl = (pod: RunningPod, proxy: string, url = `https://${ALLOWED}/`): string =>
+  /** Which attempts came to something. They are made at the same time. */
+  const succeeding = async (pod: RunningPod, lines: Readonly<Record<string, string>>): Promise<string[]> => {
+    const tried = await Promise.all(
+      Object.entries(lines).map(async ([name, line]) => ({ name, isThrough: SIGNS.test(await run(pod, line)) })),
+    )
+    return tried.flatMap(({ name, isThrough }) => (isThrough ? [name] : [])).sort()
+  }
+  const curl = (pod: RunningPod, proxy: string, url = `https://${ALLOWED}/`): Promise<string> =>
     run(pod, `curl -sS -m 15 --noproxy '' --cacert ${folder}/ca.pem -x '${proxy}' ${url}`)
 
   /** As the kubelet would put it into a pod of the namespace. */
@@ -163,7 +174,9 @@ table ip services {
 
   describe('by the proxy', () => {
     test('curl gets out with the token of its pod', async () => {
-      expect(curl(pods.sandbox, `http://pod:${await token('agents')}@${clusterIP}:3128`)).toBe('reached the origin')
+      expect(await curl(pods.sandbox, `http://pod:${await token('agents')}@${clusterIP}:3128`)).toBe(
+        'reached the origin',
+      )
     })
 
     test.each([
@@ -171,7 +184,7 @@ table ip services {
       ['a token for the API server', () => token('agents', CLUSTER), 407],
       ['no token that anybody signed', () => Promise.resolve('x.y.z'), 407],
     ])('not with %s', async (_what, make, status) => {
-      const answer = curl(pods.sandbox, `http://pod:${await make()}@${clusterIP}:3128`)
+      const answer = await curl(pods.sandbox, `http://pod:${await make()}@${clusterIP}:3128`)
       expect(answer).not.toContain('reached')
       expect(answer).toContain(String(status))
     })
@@ -179,7 +192,7 @@ table ip services {
     test('not to the cluster, the node or the metadata of the cloud', async () => {
       const proxy = `http://pod:${await token('agents')}@${clusterIP}:3128`
       for (const address of [`${pods.dns.ip4}:8080`, `${HOST.public4}:6443`, OUTSIDE.metadata, `${clusterIP}:3128`])
-        expect(curl(pods.sandbox, proxy, `https://${address}/`)).toMatch(/403/)
+        expect(await curl(pods.sandbox, proxy, `https://${address}/`)).toMatch(/403/)
     })
   })
 
@@ -202,52 +215,37 @@ table ip services {
     'the kubelet': `echo x | busybox nc -w 3 ${HOST.public4} 10250`,
     'a neighbour': `echo x | busybox nc -w 3 ${pods.neighbour.ip4} 8080`,
   })
-  const SIGNS = /reached a service|reached the origin|bytes from/
-  const names = Object.keys({
-    'TCP to the internet': 0,
-    'TCP to the internet by IPv6': 0,
-    'HTTPS to the allowed host itself': 0,
-    'UDP to the internet': 0,
-    'DNS to the internet': 0,
-    'DNS to the cluster by UDP': 0,
-    'DNS to the cluster by TCP': 0,
-    'the metadata of the cloud': 0,
-    'the API server': 0,
-    'the kubelet': 0,
-    'ICMP to the internet': 0,
-  })
 
   describe('beside the proxy', () => {
-    test.each(names)('%s: a pod that no policy selects does it, a sandbox does not', (name) => {
-      const line = attempts()[name]!
-      expect(run(pods.free, line)).toMatch(SIGNS)
-      expect(run(pods.sandbox, line)).not.toMatch(SIGNS)
+    test('a pod that no policy selects does all this, a sandbox nothing of it', async () => {
+      const closed = ['ICMP to the gateway', 'a neighbour']
+      // These two are closed from elsewhere as well: nobody comes in.
+      const open = Object.keys(attempts()).filter((name) => !closed.includes(name))
+      expect(open.length).toBeGreaterThan(10)
+      expect(await succeeding(pods.free, attempts())).toEqual(open.sort())
+      expect(await succeeding(pods.sandbox, attempts())).toEqual([])
     })
 
-    test.each(['ICMP to the gateway', 'a neighbour'])('%s is closed', (name) => {
-      expect(run(pods.sandbox, attempts()[name]!)).not.toMatch(SIGNS)
-      // Closed from elsewhere as well: nobody comes in.
-      expect(run(pods.free, attempts()[name]!)).not.toMatch(SIGNS)
-    })
-
-    test('the admin listener of the gateway is closed, to sandboxes and to strangers; so is the proxy to strangers', () => {
+    test('the admin listener of the gateway is closed, to sandboxes and to strangers; so is the proxy to strangers', async () => {
       const ask = (port: number): string => `curl -sS -m 4 --noproxy '*' http://${pods.gateway.ip4}:${port}/readyz`
-      for (const pod of [pods.sandbox, pods.free]) expect(run(pod, ask(9090))).not.toContain('ready"')
-      expect(run(pods.gateway, ask(9090))).toContain('ready"')
-      expect(run(pods.free, ask(3128))).toMatch(/timed out|Timeout/)
-      expect(run(pods.sandbox, `curl -sS -m 4 -i --noproxy '*' http://${clusterIP}:3128/`)).toMatch(/^HTTP\/1\.1 400/)
+      for (const pod of [pods.sandbox, pods.free]) expect(await run(pod, ask(9090))).not.toContain('ready"')
+      expect(await run(pods.gateway, ask(9090))).toContain('ready"')
+      expect(await run(pods.free, ask(3128))).toMatch(/timed out|Timeout/)
+      const proxy = `curl -sS -m 15 -i --noproxy '*' http://${clusterIP}:3128/`
+      expect(await run(pods.sandbox, proxy)).toMatch(/^HTTP\/1\.1 400/)
     })
 
-    test('the pods of the gateway reach public addresses by TCP and the name server of the cluster, and no more', () => {
-      const open = [
-        'TCP to the internet',
-        'HTTPS to the allowed host itself',
-        'DNS to the cluster by UDP',
+    test('the pods of the gateway reach public addresses by TCP and the name server of the cluster, and no more', async () => {
+      // The node of this test has a public address, so what is on it is as public.
+      const lines = without(attempts(), ['ICMP to the gateway', 'the API server', 'the kubelet'])
+      expect(await succeeding(pods.gateway, lines)).toEqual([
         'DNS to the cluster by TCP',
-      ]
-      for (const [name, line] of Object.entries(attempts()).filter(([one]) => !/gateway|IPv6/.test(one)))
-        expect([name, SIGNS.test(run(pods.gateway, line))]).toEqual([name, open.includes(name)])
-    }, 120_000)
+        'DNS to the cluster by UDP',
+        'HTTPS to the allowed host itself',
+        'TCP to the internet',
+        'TCP to the internet by IPv6',
+      ])
+    })
   })
 
   describe('a gateway beside the sandbox', () => {
@@ -277,19 +275,24 @@ table ip services {
       })
     }, 60_000)
 
-    test('lets out without a token, to what its own policy names', () => {
-      expect(curl(pods.sandbox, 'http://127.0.0.1:3128')).toBe('reached the origin')
-      expect(curl(pods.sandbox, 'http://127.0.0.1:3128', 'https://pypi.org/')).toContain('403')
+    test('lets out without a token, to what its own policy names', async () => {
+      expect(await curl(pods.sandbox, 'http://127.0.0.1:3128')).toBe('reached the origin')
+      expect(await curl(pods.sandbox, 'http://127.0.0.1:3128', 'https://pypi.org/')).toContain('403')
     })
 
-    test('is not there for a neighbour, and its admin listener for nobody in the pod', () => {
-      expect(curl(pods.neighbour, `http://${pods.sandbox.ip4}:3128`)).not.toContain('reached')
-      expect(run(pods.sandbox, "curl -sS -m 4 --noproxy '*' http://127.0.0.1:9090/readyz")).not.toContain('ready"')
+    test('is not there for a neighbour, and its admin listener for nobody in the pod', async () => {
+      expect(await run(pods.neighbour, `curl -sS -m 4 http://${pods.sandbox.ip4}:3128/`)).toMatch(/timed out|Timeout/)
+      expect(await run(pods.sandbox, "curl -sS -m 4 --noproxy '*' http://127.0.0.1:9090/readyz")).not.toContain(
+        'ready"',
+      )
     })
 
-    test('opens nothing beside itself', () => {
-      for (const [name, line] of Object.entries(attempts()))
-        expect([name, SIGNS.test(run(pods.sandbox, line))]).toEqual([name, false])
-    }, 120_000)
+    test('opens nothing beside itself', async () => {
+      expect(await succeeding(pods.sandbox, attempts())).toEqual([])
+    })
   })
 })
+
+function without<T>(record: Readonly<Record<string, T>>, names: readonly string[]): Readonly<Record<string, T>> {
+  return Object.fromEntries(Object.entries(record).filter(([name]) => !names.includes(name)))
+}
