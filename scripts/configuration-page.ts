@@ -98,6 +98,7 @@ function shapesOf(property: JsonSchema): readonly JsonSchema[] {
   if (property.properties !== undefined) return [property]
   const inner =
     typeof property.additionalProperties === 'object' ? property.additionalProperties : (property.items ?? property)
+  if (inner !== property && inner.properties !== undefined) return [inner]
   return [...(inner.anyOf ?? []), ...(inner.oneOf ?? [])].filter((shape) => shape.properties !== undefined)
 }
 
