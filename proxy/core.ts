@@ -204,6 +204,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       signingKey: await openAuditKey(settings().state),
       start: { policy_version: policies.version },
       onLost: metrics.countAuditLost,
+      onCheckpoint: auditService.onCheckpoint,
       clock,
       logger,
     }),

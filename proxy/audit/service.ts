@@ -1,26 +1,38 @@
-/** What reads the audit log while the gateway runs and writes it: sinks. Everything here is off the way of a connection, and sees only files. */
+/** What reads the audit log while the gateway runs and writes it: sinks, alerts, verification, retention. All of it is off the way of a connection, and sees only files. */
+import { readFileSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Config } from '../config/schema.ts'
+import { AUDIT_PUBLIC_KEY_FILE } from '../state/audit-key.ts'
+import { createAlertSink } from './alerts/alert-sink.ts'
+import { parseVerifyKeys } from './key.ts'
 import type { AuditLogger } from './log.ts'
 import type { AuditLog } from './record.ts'
+import { retireFiles } from './retention/retire.ts'
+import { SignedTo } from './retention/signed-to.ts'
+import { verifyApart } from './retention/verify-apart.ts'
 import { openSink } from './sinks/open-sink.ts'
-import { Shipper, type SinkStatus } from './sinks/shipper.ts'
+import { Shipper, type ShipperOptions, type SinkStatus } from './sinks/shipper.ts'
+import type { Sink } from './sinks/sink.ts'
 
 /** What {@link openAuditService} needs. */
 export interface AuditServiceOptions {
   readonly settings: Config['audit']
-  /** The state folder, for positions. */
+  /** The state folder, for positions and the public key. */
   readonly state: string
   readonly instance: string
   readonly version: string
   readonly logger: AuditLogger
+  /** How often retention looks. Default a minute. */
+  readonly retentionMs?: number
 }
 
 /** Runs beside the log. */
 export interface AuditService {
   /** Begins, once the log is open. */
   readonly start: (log: Pick<AuditLog, 'write'>) => void
+  /** To be called with each checkpoint of the log. */
+  readonly onCheckpoint: (line: string) => void
   /** How the sinks are doing. */
   readonly sinks: () => Promise<readonly SinkStatus[]>
   /** After the log was closed: sends what is left for a moment, then stops. The rest goes at the next start. Idempotent. */
@@ -29,41 +41,101 @@ export interface AuditService {
 
 /** For the last lines of a run to leave. */
 const LAST_LINES_MS = 2000
+/** A checkpoint follows a line within ten seconds; a log that can't be written signs nothing. */
+const SIGNED_WITHIN_MS = 30_000
 
 /** Connects nothing before {@link AuditService.start}. */
 export async function openAuditService(options: AuditServiceOptions): Promise<AuditService> {
   const { settings, state, instance, version, logger } = options
   const folder = join(state, 'audit-sinks')
-  if (settings.sinks.length > 0) await mkdir(folder, { recursive: true, mode: 0o700 })
+  const keyFile = join(state, AUDIT_PUBLIC_KEY_FILE)
+  const { webhook, canaryHosts, challenges, refusals } = settings.alerts
+  const { maxAgeSeconds, maxBytes, maxSinkLagBytes } = settings.retention
+  if (settings.sinks.length > 0 || webhook !== undefined) await mkdir(folder, { recursive: true, mode: 0o700 })
+  const stopped = new AbortController()
+  const timers: NodeJS.Timeout[] = []
   let log: Pick<AuditLog, 'write'> | undefined
-  const shippers = settings.sinks.map((sink) => {
-    const { name } = sink
-    return new Shipper({
+  const signedTo = new SignedTo({ folder: settings.path, instance, withinMs: SIGNED_WITHIN_MS })
+
+  const shipper = (name: string, sink: Sink, onRefused?: ShipperOptions['onRefused']) =>
+    new Shipper({
       name,
-      sink: openSink(sink, { instance, version, output: process.stdout }),
+      sink,
       folder: settings.path,
       instance,
       positionPath: join(folder, `${name}.${instance}.json`),
       logger,
-      onRefused: ({ line }, why) => {
-        // A line about a refused line that is refused itself would never end.
-        if (line.kind === 'admin' && line.action === 'sink_refused') return
-        void log?.write({
-          kind: 'admin',
-          action: 'sink_refused',
-          detail: `sink ${name} refuses line ${line.seq}: ${why}`,
-        })
-      },
+      ...(onRefused === undefined ? {} : { onRefused }),
     })
-  })
+  const shippers = settings.sinks.map((sink) =>
+    shipper(sink.name, openSink(sink, { instance, version, output: process.stdout }), ({ line }, why) => {
+      // A line about a refused line that is refused itself would never end.
+      if (line.kind === 'admin' && line.action === 'sink_refused') return
+      const detail = `sink ${sink.name} refuses line ${line.seq}: ${why}`
+      void log?.write({ kind: 'admin', action: 'sink_refused', detail })
+    }),
+  )
+  if (webhook !== undefined) {
+    const target = { ...webhook, timeoutMs: webhook.timeoutSeconds * 1000 }
+    shippers.push(shipper('alerts', createAlertSink({ rules: { challenges, refusals, canaryHosts }, webhook: target })))
+  }
+
+  const retire = async (opened: Pick<AuditLog, 'write'>) => {
+    await retireFiles({
+      folder: settings.path,
+      instance,
+      keys: parseVerifyKeys(readFileSync(keyFile, 'utf8'), keyFile),
+      maxAgeMs: maxAgeSeconds === undefined ? undefined : maxAgeSeconds * 1000,
+      maxBytes,
+      maxSinkLagBytes,
+      log: opened,
+      signed: () => signedTo.reached(stopped.signal),
+      neededFrom: () => Math.min(Infinity, ...shippers.map(({ segment }) => segment)),
+      nowMs: Date.now,
+      logger,
+      signal: stopped.signal,
+    })
+  }
+
+  let lastFault = ''
+  const verify = async (opened: Pick<AuditLog, 'write'>) => {
+    const fault = await verifyApart({ folder: settings.path, instance, keyFile }, stopped.signal)
+    if (fault !== undefined && fault !== lastFault) {
+      logger.error({ fault }, 'the audit log does not verify')
+      await opened.write({ kind: 'admin', action: 'verify_failed', detail: fault })
+    }
+    lastFault = fault ?? ''
+  }
+
+  /** One at a time; what fails is tried at the next turn. */
+  const every = (ms: number, run: () => Promise<void>, failed: string) => {
+    let isRunning = false
+    const turn = async () => {
+      if (isRunning || stopped.signal.aborted) return
+      isRunning = true
+      await run().catch(() => {
+        if (!stopped.signal.aborted) logger.error({}, failed)
+      })
+      isRunning = false
+    }
+    timers.push(setInterval(() => void turn(), ms).unref())
+  }
+
   return {
     start: (opened) => {
       log = opened
-      for (const shipper of shippers) shipper.start()
+      for (const each of shippers) each.start()
+      if (maxAgeSeconds !== undefined || maxBytes !== undefined)
+        every(options.retentionMs ?? 60_000, () => retire(opened), 'the retention of the audit log failed')
+      if (webhook !== undefined)
+        every(settings.alerts.verifySeconds * 1000, () => verify(opened), 'the audit log could not be verified')
     },
-    sinks: () => Promise.all(shippers.map((shipper) => shipper.status())),
+    onCheckpoint: (line) => signedTo.note(line),
+    sinks: () => Promise.all(shippers.map((each) => each.status())),
     close: async () => {
-      await Promise.all(shippers.map((shipper) => shipper.close(LAST_LINES_MS)))
+      stopped.abort()
+      for (const timer of timers) clearInterval(timer)
+      await Promise.all(shippers.map((each) => each.close(LAST_LINES_MS)))
     },
   }
 }

@@ -46,6 +46,9 @@ export class ChainCheck {
   #checkpoints = 0
   #lastCheckpoint: { readonly seq: number; readonly time: string } | undefined
   #firstSeq = 0
+  /** The files of which signed lines say that they were removed. */
+  #retired = 0
+  #retiredUnsigned = 0
   #lastTime = ''
   #runs: RunReport[] = []
   #run: { readonly firstSeq: number; readonly startTime: string } | undefined
@@ -94,6 +97,11 @@ export class ChainCheck {
     if (found !== undefined) return found
     this.#take(line, hashLine(bytes))
     return this.#checkAnchor(line.seq)
+  }
+
+  /** Number of the last file of which a line that is signed says that it was removed; 0 when none does. */
+  get retiredTo(): number {
+    return this.#retired
   }
 
   /** After the last line: what anchors say is missing. */
@@ -231,6 +239,9 @@ export class ChainCheck {
     this.#closing = isCheckpoint && (line.cause === 'stop' || line.cause === 'segment') ? line.cause : undefined
     this.#unsigned = isCheckpoint ? 0 : this.#unsigned + 1
     if (isCheckpoint) this.#lastCheckpoint = { seq: line.seq, time: line.time }
+    if (line.kind === 'admin' && line.action === 'retention' && typeof line.segment === 'number')
+      this.#retiredUnsigned = Math.max(this.#retiredUnsigned, line.segment)
+    if (isCheckpoint) this.#retired = this.#retiredUnsigned
     this.#checkpoints += isCheckpoint ? 1 : 0
     this.#lines += 1
     this.#seq = line.seq

@@ -126,13 +126,17 @@ async function verifyInstance(
   firstExpected: number,
   signal: AbortSignal | undefined,
 ): Promise<{ readonly report: InstanceReport; readonly fault?: AuditFault }> {
-  let expected = firstExpected
+  const first = segments[0]?.number ?? 1
+  // Whether the files before were removed in order, a later line says.
+  const isShort = first > firstExpected
+  let expected = isShort ? first : firstExpected
   for (const segment of segments) {
     const fault = checkNumber(segment, expected, segment === segments[0]) ?? (await verifyFile(segment, check, signal))
     if (fault !== undefined) return { report: check.report(), fault: { instance, file: segment.path, ...fault } }
     expected = segment.number + 1
   }
-  const last = check.finish()
+  const last =
+    (isShort && check.retiredTo < first - 1 ? missingFiles(firstExpected, first) : undefined) ?? check.finish()
   const file = segments.at(-1)?.path ?? ''
   return last === undefined
     ? { report: check.report() }
@@ -144,8 +148,12 @@ function checkNumber({ number }: SegmentFile, expected: number, isFirst: boolean
   if (number < expected && isFirst)
     return { code: 'segment_unexpected', message: `file ${number} is there, but ${expected} was said to be the first` }
   if (number < expected) return { code: 'segment_duplicated', message: `file ${number} is there twice` }
+  return missingFiles(expected, number)
+}
+
+function missingFiles(expected: number, found: number): ChainFault {
   const missing =
-    number - 1 === expected ? `file ${expected} is missing` : `files ${expected} to ${number - 1} are missing`
+    found - 1 === expected ? `file ${expected} is missing` : `files ${expected} to ${found - 1} are missing`
   return { code: 'segment_missing', message: missing }
 }
 

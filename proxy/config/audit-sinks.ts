@@ -93,7 +93,8 @@ export const auditSinks = z
   .max(16)
   .default([])
   .superRefine((sinks, context) => {
-    const seen = new Set<string>()
+    // The name under which alerts keep their place.
+    const seen = new Set(['alerts'])
     for (const [index, { name, kind }] of sinks.entries()) {
       if (seen.has(name)) complain(context, `two sinks are called \`${name}\``, undefined, [index, 'name'])
       seen.add(name)

@@ -15,14 +15,14 @@ async function metric(port: number, name: string): Promise<number | undefined> {
   return value === undefined ? undefined : Number(value)
 }
 
-function get(port: number, authorization?: string): Promise<number | undefined> {
+function get(port: number, authorization?: string, url = 'http://nowhere.example.test/'): Promise<number | undefined> {
   return new Promise((resolve, reject) => {
     http
       .get(
         {
           port,
           host: '127.0.0.1',
-          path: 'http://nowhere.example.test/',
+          path: url,
           headers: authorization === undefined ? {} : { 'proxy-authorization': authorization },
         },
         (response) => {
@@ -41,6 +41,7 @@ it('a gateway sends its audit lines to a webhook that works, while a stalled col
   const hook = await startReceiver()
   const stalled = await startReceiver(() => undefined)
   const gateway = await startTestGateway({
+    admin: { open: ['metrics'] },
     audit: {
       sinks: [
         { kind: 'webhook', name: 'hook', url: hook.url, secretFile, format: 'ocsf' },
@@ -68,4 +69,27 @@ it('a gateway sends its audit lines to a webhook that works, while a stalled col
   const sent = hook.requests.flatMap(({ body }) => (JSON.parse(body) as { events: { message?: string }[] }).events)
   // The lines of the stop are sent too.
   expect(sent.slice(-2).map(({ message }) => message)).toEqual(['stop', 'checkpoint'])
+})
+
+it('a gateway tells of a canary host', async () => {
+  const folder = makeFolder()
+  const secretFile = join(folder, 'secret')
+  writeFileSync(secretFile, SECRET)
+  const hook = await startReceiver()
+  const gateway = await startTestGateway({
+    audit: { alerts: { webhook: { url: hook.url, secretFile }, canaryHosts: ['canary.example.test'] } },
+  })
+  try {
+    const token = await gateway.token({ egress: { kind: 'deny-all' } })
+    expect(await get(gateway.port, `Bearer ${token}`, 'http://canary.example.test/')).toBe(403)
+    await until(() => hook.requests.length > 0, 'the alert')
+    expect(JSON.parse(hook.requests[0]?.body ?? '')).toMatchObject({
+      kind: 'canary',
+      host: 'canary.example.test',
+      sandbox: 'sbx_test',
+    })
+    expect(hook.requests[0]?.body).not.toContain(token)
+  } finally {
+    await gateway.close()
+  }
 })
