@@ -94,10 +94,11 @@ async function reload(
   try {
     let config = started.config
     await gateway.reload(async () => ({ config } = await loadConfigFile(terminal, file)).config)
-    const needRestart = (['listen', 'state', 'audit', 'log'] as const).filter(
+    const needRestart: string[] = (['listen', 'state', 'audit', 'log'] as const).filter(
       (section) => JSON.stringify(config[section]) !== JSON.stringify(started.config[section]),
     )
     logger.info({}, 'configuration reloaded')
+    if (JSON.stringify(config.admin.tls) !== JSON.stringify(started.config.admin.tls)) needRestart.push('admin.tls')
     if (needRestart.length > 0) logger.warn({ sections: needRestart }, 'these sections changed and need a restart')
   } catch (error) {
     const faults =

@@ -1,7 +1,5 @@
 /** Which layers apply to an identity: the operator's ceiling, the tenant's policy, the token's claim. Decides nothing itself. */
 import {
-  compilePolicy,
-  parsePolicy,
   SallyportError,
   type Checked,
   type CompiledPolicy,
@@ -11,7 +9,6 @@ import {
 } from '../../policies/index.ts'
 import { systemClock, type Clock } from '../clock.ts'
 import { BOUND_ISSUER, type Identity } from '../tokens/identity.ts'
-import type { LoadedPolicy } from './dynamic-policy.ts'
 import {
   checkTenantLayer,
   type CheckedTenantLayer,
@@ -31,6 +28,7 @@ import {
   type PolicyCell,
   type PolicySection,
 } from './operator-policies.ts'
+import { byName, current, loadedTenant, UNAVAILABLE, withSetsOfNow } from './policy-now.ts'
 import { httpTenantResolver, type TenantResolver } from './tenant-resolver.ts'
 
 /** Settings of {@link createPolicySource}. */
@@ -93,7 +91,6 @@ const TENANT_KEPT_MS = 86_400_000
 /** Stands for a layer that is not known yet, beside others that may refuse. */
 const REFUSES_NOTHING: CompiledPolicy = { kind: 'allow-all' }
 const DENY_ALL: CompiledPolicy = { kind: 'deny-all' }
-const UNAVAILABLE: CompiledPolicy = { kind: 'unavailable' }
 const NO_SETS = { npm: [], apt: [] }
 
 /** One section in force. */
@@ -332,31 +329,4 @@ function dispose(state: State): void {
   for (const { cell } of [ceiling, ...tenants.values()]) cell.close()
   for (const cell of named.values()) cell.close()
   for (const { layer } of state.resolved.values()) layer.cell.close()
-}
-
-function current(operator: OperatorPolicies, layer: ModalCell): CompiledPolicy | Promise<CompiledPolicy> {
-  const policy = layer.cell.current()
-  return policy instanceof Promise ? policy.then((found) => byName(operator, found)) : byName(operator, policy)
-}
-
-function byName({ named }: OperatorPolicies, policy: CompiledPolicy): CompiledPolicy | Promise<CompiledPolicy> {
-  if (policy.kind !== 'named') return policy
-  return named.get(policy.name)?.current() ?? UNAVAILABLE
-}
-
-/** An entry of a claim that names a set means the set of now, not the one that the token was read with. */
-function withSetsOfNow({ context }: OperatorPolicies, claim: CompiledPolicy): CompiledPolicy {
-  if (claim.kind !== 'static') return claim
-  const { kind, allowedHosts, deniedHosts } = claim
-  if (![...allowedHosts, ...deniedHosts].some((entry) => entry.startsWith('@'))) return claim
-  const compiled = compilePolicy({ kind, allowedHosts, deniedHosts }, { ...context, from: 'token' })
-  return compiled.ok ? compiled.value : UNAVAILABLE
-}
-
-/** What a tenant resolver gave. @throws for what is no policy */
-function loadedTenant(data: unknown, operator: OperatorPolicies): LoadedPolicy {
-  if (data === undefined) return { policy: DENY_ALL, version: 'unknown' }
-  const policy = parsePolicy(data, operator.context)
-  if (!policy.ok) throw new TypeError(policy.faults[0]?.message)
-  return { policy: policy.value, version: versionOf(data) }
 }

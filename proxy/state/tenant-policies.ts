@@ -4,7 +4,7 @@
  */
 import { hash } from 'node:crypto'
 import { readFileSync, readdirSync, statSync } from 'node:fs'
-import { unlink } from 'node:fs/promises'
+import { mkdtemp, rename, rm, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { layerPolicySchema } from '../../policies/index.ts'
@@ -100,6 +100,7 @@ export async function openTenantPolicies(
     if (others.length >= MAX_TENANTS) throw unusable(path, `holds the policies of ${MAX_TENANTS} tenants, and no more`)
     const bytes = others.reduce((sum, [, one]) => sum + one.text.length, text.length)
     if (bytes > MAX_TOTAL_BYTES) throw unusable(path, `would hold more than ${MAX_TOTAL_BYTES} bytes of policies`)
+    if (folderStamp(path) === undefined) await restoreFolder(path, others)
     await openFolder(path)
     await writeWhole(join(path, name), text)
     // Not `others`: while it was written, another process may have changed something too.
@@ -138,6 +139,21 @@ type Kept = ReadonlyMap<string, { readonly text: string; readonly policy: Tenant
 
 function without(kept: Kept, name: string) {
   return [...kept].filter(([other]) => other !== name)
+}
+
+/** Somebody deleted the folder: it is put back with all that is known in one step, so that nobody sees one without. */
+async function restoreFolder(
+  path: string,
+  known: readonly (readonly [string, { readonly text: string }])[],
+): Promise<void> {
+  const draft = await mkdtemp(`${path}.`)
+  for (const [name, { text }] of known) await writeWhole(join(draft, name), text)
+  try {
+    await rename(draft, path)
+  } catch (error) {
+    await rm(draft, { recursive: true, force: true })
+    throw unusable(path, `can't be put back (${faultCode(error)})`, error)
+  }
 }
 
 /** What has the same text as before is not taken apart again. */

@@ -5,6 +5,7 @@ import path from 'node:path'
 import { afterAll, expect, test } from 'vitest'
 import type { ConfigInput } from '../../proxy/config/schema.ts'
 import { startTestGateway } from '../integration/test-gateway.ts'
+import { startControl } from '../proxy/admin/control-client.ts'
 import { WireClient } from '../integration/wire.ts'
 import { runMain } from '../proxy/cli/run-cli.ts'
 
@@ -38,4 +39,33 @@ test.each(ROWS)('fixed hosts: %s', async (_what, host, network, refusal) => {
   const explained = await runMain(['policy', 'explain', '--config', config, '--host', host, '--json'])
   const { decision } = JSON.parse(explained.stdout) as { decision: { reason?: string } }
   expect([explained.code, decision.reason]).toEqual([refusal === undefined ? 0 : 2, refusal])
+})
+
+test('a policy that was put through the control API counts for both', async () => {
+  const control = await startControl({
+    policy: { ceiling: { kind: 'allow-all' }, tenants: { acme: { kind: 'allow-all' } } },
+  })
+  try {
+    const { version } = (await control.call('GET', '/v1/policies/acme')).body as { version: string }
+    await control.call('PUT', '/v1/policies/acme', { policy: { kind: 'deny-all' }, replaces: version })
+    const own = path.join(folder, 'kept.yaml')
+    const document = { state: control.gateway.config({}).state, policy: control.gateway.config({}).policy }
+    fs.writeFileSync(own, JSON.stringify(document))
+    const explained = await runMain([
+      'policy',
+      'explain',
+      '--config',
+      own,
+      '--tenant',
+      'acme',
+      '--host',
+      'a.example',
+      '--json',
+    ])
+    const asked = await control.call('POST', '/v1/explain', { tenant: 'acme', host: 'a.example' })
+    expect(JSON.parse(explained.stdout)).toMatchObject({ decision: { layer: 'tenant', reason: 'host_not_allowed' } })
+    expect(asked.body['decision']).toEqual((JSON.parse(explained.stdout) as { decision: object }).decision)
+  } finally {
+    await control.gateway.close()
+  }
 })

@@ -19,6 +19,7 @@ import { operatorIdentity } from '../../tokens/operator-identity.ts'
 import { addCommand, configOption, option, repeatable, type CommandHost } from '../command.ts'
 import { loadCommandConfig } from '../config-file.ts'
 import { identifyOffline } from '../identify-offline.ts'
+import { countInKeptPolicies } from '../kept-policies.ts'
 import { fromNow, instant, json, table } from '../print.ts'
 import { readToken, tokenOptions, type TokenOptions } from '../read-token.ts'
 import { EXIT, UsageError, type ExitCode, type Terminal } from '../terminal.ts'
@@ -94,6 +95,7 @@ async function explainDecision(terminal: Terminal, options: ExplainOptions): Pro
   const source = createPolicySource({ policy: config.policy, machineSets })
   const resolution = openResolution(config)
   try {
+    await countInKeptPolicies(source, config)
     const layers = await source.layersFor(identity)
     const explained = await explainDestination({ layers, network: rules.network, ...resolution }, destination, {
       addresses: options.address && valueOf(readAddresses(options.address)),

@@ -81,7 +81,7 @@ describeNeeding(['bubblewrap'], 'a gateway in another process', () => {
   })
 
   test('when the host is killed, its lease lapses: the listener goes, and reap finds the rest', async () => {
-    const script = path.join(import.meta.dirname, 'controlled-host.ts')
+    const script = path.join(import.meta.dirname, 'controlled-host-process.ts')
     const host = spawn(process.execPath, [script, at('run'), admin, at('token'), entry('a.example')], {
       stdio: ['pipe', 'pipe', 'inherit'],
     })

@@ -1,0 +1,37 @@
+/** What the operator's policies come to at the moment: a layer, a name, a claim with sets, an answer of the tenant resolver. */
+import { compilePolicy, parsePolicy, type CompiledPolicy } from '../../policies/index.ts'
+import type { LoadedPolicy } from './dynamic-policy.ts'
+import { type ModalCell, type OperatorPolicies, versionOf } from './operator-policies.ts'
+
+const DENY_ALL: CompiledPolicy = { kind: 'deny-all' }
+/** Stands for a policy that can't be had, and denies. */
+export const UNAVAILABLE: CompiledPolicy = { kind: 'unavailable' }
+
+/** What a layer of the operator's is now; a name stands for its policy. */
+export function current(operator: OperatorPolicies, layer: ModalCell): CompiledPolicy | Promise<CompiledPolicy> {
+  const policy = layer.cell.current()
+  return policy instanceof Promise ? policy.then((found) => byName(operator, found)) : byName(operator, policy)
+}
+
+/** A policy that stands for another becomes that one; one that nobody wrote denies. */
+export function byName({ named }: OperatorPolicies, policy: CompiledPolicy): CompiledPolicy | Promise<CompiledPolicy> {
+  if (policy.kind !== 'named') return policy
+  return named.get(policy.name)?.current() ?? UNAVAILABLE
+}
+
+/** An entry of a claim that names a set means the set of now, not the one that the token was read with. */
+export function withSetsOfNow({ context }: OperatorPolicies, claim: CompiledPolicy): CompiledPolicy {
+  if (claim.kind !== 'static') return claim
+  const { kind, allowedHosts, deniedHosts } = claim
+  if (![...allowedHosts, ...deniedHosts].some((entry) => entry.startsWith('@'))) return claim
+  const compiled = compilePolicy({ kind, allowedHosts, deniedHosts }, { ...context, from: 'token' })
+  return compiled.ok ? compiled.value : UNAVAILABLE
+}
+
+/** What a tenant resolver gave. @throws for what is no policy */
+export function loadedTenant(data: unknown, operator: OperatorPolicies): LoadedPolicy {
+  if (data === undefined) return { policy: DENY_ALL, version: 'unknown' }
+  const policy = parsePolicy(data, operator.context)
+  if (!policy.ok) throw new TypeError(policy.faults[0]?.message)
+  return { policy: policy.value, version: versionOf(data) }
+}
