@@ -107,7 +107,9 @@ const admin = z
       .int()
       .positive()
       .optional()
-      .describe('Number of the file; on its first line, on checkpoints, and on `retention`: of the file that is removed'),
+      .describe(
+        'Number of the file; on its first line, on checkpoints, and on `retention`: of the file that is removed',
+      ),
     previous: z
       .enum(['none', 'stop', 'segment', 'unclean', 'abandoned', 'missing'])
       .optional()

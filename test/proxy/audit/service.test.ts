@@ -1,11 +1,14 @@
 /** Sinks of a whole gateway: configuration, metrics, and that nothing of them holds up a decision. */
-import { writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import http from 'node:http'
 import { join } from 'node:path'
-import { expect, it } from 'vitest'
+import { expect, it, onTestFinished } from 'vitest'
+import { openAuditService } from '../../../proxy/audit/service.ts'
+import { verifyAudit } from '../../../proxy/audit/verify.ts'
+import { parseConfig } from '../../../proxy/config/parse.ts'
 import { startTestGateway } from '../../integration/test-gateway.ts'
-import { startReceiver } from './sinks/support.ts'
-import { makeFolder, until } from './support.ts'
+import { recordingLogger, startReceiver } from './sinks/support.ts'
+import { decisions, logFiles, makeFolder, openTestLog, testKey, until } from './support.ts'
 
 const SECRET = 'marker-secret-with-32-characters-or-more'
 
@@ -92,4 +95,40 @@ it('a gateway tells of a canary host', async () => {
   } finally {
     await gateway.close()
   }
+})
+
+it('files go while the log is written, and one that was changed is told of', async () => {
+  const [state, folder] = [makeFolder(), makeFolder()]
+  const hook = await startReceiver()
+  const secretFile = join(state, 'secret')
+  writeFileSync(secretFile, SECRET)
+  writeFileSync(join(state, 'audit-key.public.jwk'), testKey.publicJwk)
+  const parsed = parseConfig({
+    audit: {
+      path: folder,
+      retention: { maxBytes: 20_000 },
+      alerts: { webhook: { url: hook.url, secretFile } },
+    },
+  })
+  if (!parsed.ok) throw new Error(JSON.stringify(parsed.faults))
+  const service = await openAuditService({
+    settings: parsed.config.audit,
+    state,
+    instance: 'gw',
+    version: '1',
+    logger: recordingLogger(),
+    retentionMs: 20,
+  })
+  const log = await openTestLog(folder, { maxFileBytes: 9000, checkpointMs: 5, onCheckpoint: service.onCheckpoint })
+  onTestFinished(() => service.close())
+  for (const entry of decisions(8)) await log.write(entry)
+  const [first = ''] = logFiles(folder)
+  writeFileSync(first, readFileSync(first, 'latin1').replace('"tenant":"acme"', '"tenant":"evil"'), 'latin1')
+  for (const entry of decisions(60)) await log.write(entry)
+  service.start(log)
+  await until(() => !existsSync(first), 'the first file to go')
+  await until(() => hook.requests.some(({ body }) => body.includes('"kind":"chain"')), 'the alert')
+  await log.close()
+  await service.close()
+  expect(await verifyAudit({ paths: [folder], keys: [testKey.key] })).toMatchObject({ ok: true })
 })
