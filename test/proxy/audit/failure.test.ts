@@ -235,7 +235,7 @@ describe('a read-only disk', () => {
     })
     await expect(opened).rejects.toMatchObject({
       code: 'SALLYPORT_AUDIT_UNWRITABLE',
-      message: `the audit log can't be written to \`${path}\` (EROFS)`,
+      message: `the audit log can't be written to \`${path}\` (the file system is read-only)`,
     })
   })
 
