@@ -42,6 +42,10 @@ const ALLOWED_IN_PROVIDER: Readonly<Record<string, readonly [uses: readonly stri
   'provider/backends/link-share.ts': [['net.connect'], "the host's end of a container's channels, for other processes"],
   'provider/backends/loopback-relay.ts': [['net.connect'], "carries a loopback port to the gateway's unix socket"],
   'provider/conformance/egress.ts': [['dgram.createSocket'], 'a service of the host that no sandbox may reach'],
+  'provider/egress/control-client.ts': [
+    ['http.request', 'https.request'],
+    "asks the control API of the host's own gateway for listeners",
+  ],
   'provider/egress/token-relay.ts': [
     ['http.request', 'net.connect', 'tls.connect'],
     "connects to the operator's gateway elsewhere, and to nothing else",
