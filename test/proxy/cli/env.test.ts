@@ -208,8 +208,9 @@ describe('git over ssh', () => {
           socket.end('SSH-server-bytes')
         } else {
           head = whole
-          if (head.includes('\r\n\r\n')) socket.write(answer)
-          if (!answer.startsWith('HTTP/1.1 200')) socket.end()
+          if (!head.includes('\r\n\r\n')) return
+          if (answer.startsWith('HTTP/1.1 200')) socket.write(answer)
+          else socket.end(answer)
         }
       })
     })
