@@ -25,7 +25,7 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox', 'runsc'], 'sallyport
   })
   afterAll(async () => {
     await daemon.close()
-    await around.close()
+    around.close()
   })
 
   const run = (backend: string, options: readonly string[], line: string) =>
