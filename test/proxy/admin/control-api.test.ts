@@ -33,6 +33,8 @@ afterEach(async () => {
 
 const OPEN: ConfigInput = {
   policy: { ceiling: { kind: 'allow-all' } },
+  // Tests ask faster than people.
+  admin: { requestsPerSecond: 10_000 },
   network: {
     allowPrivate: ['127.66.0.0/24'],
     hosts: { 'echo.example.test': HOST, 'other.example.test': HOST },
