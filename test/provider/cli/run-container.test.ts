@@ -35,15 +35,19 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox', 'runsc'], 'sallyport
       input: '',
     })
 
-  test.each(['docker', 'runsc'])('%s: output, exit code and the folder are as they are without', async (backend) => {
-    const { code, stdout, stderr } = await run(backend, [], `echo made > ${backend}.txt; pwd; echo err >&2; exit 7`)
-    expect(code).toBe(7)
-    // Node may have said that part of a checkout's own tools is experimental.
-    expect(stderr.replace(/^\(.*\n/gm, '')).toBe('err\n')
-    expect(stdout).toBe(`${around.folder}\n`)
-    expect(readFileSync(join(around.folder, `${backend}.txt`), 'utf8')).toBe('made\n')
-    expect(await daemon.docker.listContainers({ all: true })).toEqual([])
-  })
+  test.each(['docker', 'runsc'])(
+    '%s: output, exit code and what is written into the folder are passed on',
+    async (backend) => {
+      const { code, stdout, stderr } = await run(backend, [], `echo made > ${backend}.txt; pwd; echo err >&2; exit 7`)
+      expect(code).toBe(7)
+      // Node may have said that part of a checkout's own tools is experimental.
+      expect(stderr.replace(/^\(.*\n/gm, '')).toBe('err\n')
+      // Below /tmp, of which a container has one of its own, the folder can't have its own path.
+      expect(stdout).toBe('/mnt/outputs\n')
+      expect(readFileSync(join(around.folder, `${backend}.txt`), 'utf8')).toBe('made\n')
+      expect(await daemon.docker.listContainers({ all: true })).toEqual([])
+    },
+  )
 
   test.each(['docker', 'runsc'])('%s: what is refused is said, and what is allowed gets out', async (backend) => {
     const fetch = `wget -q -O - http://open.test:${around.port}/ 2>&1`
