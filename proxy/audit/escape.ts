@@ -27,7 +27,7 @@ const DECODED_CHARACTERS = 64
  * what looks like a credential is replaced, and so is whatever stands before an `@`, which no target has; at most 512 characters, and a text that was cut ends in `\...`.
  */
 export function escapeRequested(raw: string): string {
-  if (ORDINARY_TARGET.test(raw) && !SUSPECT.test(raw)) return raw
+  if (ORDINARY_TARGET.test(raw) && !isSuspect(raw)) return raw
   const escaped = redactCredentials(raw.slice(0, MAX_SCANNED_CHARACTERS))
     .replace(/[^\s/]+/g, hideUser)
     .replace(/[^ -[\]-~]/g, escapeCharacter)
@@ -42,7 +42,7 @@ export function escapeRequested(raw: string): string {
  * is meant for credentials, but a client may put one into a target, and a caller into a detail. Takes time linear in the text.
  */
 export function redactCredentials(text: string): string {
-  if (text.length < 8 || !(SUSPECT.test(text) || SUSPECT_OBJECT.test(text))) return text
+  if (text.length < 8 || !isSuspect(text)) return text
   return text
     .replace(/\b(basic|bearer)\s+[^\s"']+/gi, `$1 ${REDACTED}`)
     .replace(/[^\s/]+/g, redactUserInfo)
@@ -56,6 +56,10 @@ export function quoteField(text: string): string {
   if (clean.length > MAX_FIELD_CHARACTERS) clean = clean.slice(0, MAX_FIELD_CHARACTERS - CUT_MARK.length) + CUT_MARK
   if (PLAIN.test(clean)) return `"${clean}"`
   return JSON.stringify(clean).replace(/[\x7f-\uffff]/g, (character) => String.raw`\u` + hex(character, 4))
+}
+
+function isSuspect(text: string): boolean {
+  return SUSPECT.test(text) || SUSPECT_OBJECT.test(text)
 }
 
 function hideUser(word: string): string {

@@ -18,6 +18,7 @@ describe('the requested target', () => {
     ['a backslash is doubled, so that an escape can not be faked', String.raw`a\x00`, String.raw`a\\x00`],
     ['user info is not written down', 'user:secret@example.com:443', '[redacted]@example.com:443'],
     ['a token as a host is not written down', `${JWT}:443`, '[redacted]:443'],
+    ['nor is one under an unusual header', `${jwt('{ "alg": "EdDSA" }')}:443`, '[redacted]:443'],
     ['the empty target stays empty', '', ''],
   ])('%s', (_name, raw, expected) => {
     expect(escapeRequested(raw)).toBe(expected)
