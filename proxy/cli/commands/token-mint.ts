@@ -121,33 +121,20 @@ async function mint(terminal: Terminal, options: MintOptions): Promise<ExitCode>
 
 /** For the control API: it says nothing of sandboxes and destinations. */
 async function mintAdmin(terminal: Terminal, options: MintOptions, lifeSeconds: number): Promise<ExitCode> {
-  const {
-    sandbox,
-    tenant,
-    allow,
-    deny,
-    allowAll,
-    policy,
-    issuer,
-    key: keyFile,
-    bindIp,
-    bindCertificate,
-    handle,
-  } = options
-  const others = {
-    sandbox,
-    tenant,
-    allow,
-    deny,
-    allowAll,
-    policy,
-    issuer,
-    key: keyFile,
-    bindIp,
-    bindCertificate,
-    handle,
-  }
-  if (Object.values(others).some((value) => value !== undefined))
+  const others = [
+    'sandbox',
+    'tenant',
+    'allow',
+    'deny',
+    'allowAll',
+    'policy',
+    'issuer',
+    'key',
+    'bindIp',
+    'bindCertificate',
+    'handle',
+  ] as const
+  if (others.some((option) => options[option] !== undefined))
     throw new UsageError('`--admin` goes with `--scope`, `--name`, `--ttl` and `--config` alone')
   const words = (options.scope ?? []).flatMap((text) => text.split(/[ ,]+/)).filter((word) => word !== '')
   const scopes = ADMIN_SCOPES.filter((scope) => words.includes(scope))
