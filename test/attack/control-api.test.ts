@@ -70,7 +70,9 @@ describe('no route but health is open', () => {
   })
 
   test('health and the public keys are', async () => {
-    for (const route of ['/healthz', '/readyz', '/.well-known/jwks.json'])
+    // Its first key came after its start: the gateway sees it within a second.
+    await expect.poll(async () => (await fetch(control.url('/readyz'))).status, { timeout: 5_000 }).toBe(200)
+    for (const route of ['/healthz', '/.well-known/jwks.json'])
       expect([route, (await fetch(control.url(route))).status]).toEqual([route, 200])
   })
 })
