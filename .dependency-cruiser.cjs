@@ -18,7 +18,7 @@ module.exports = {
       from: { path: '^policies/' },
       to: {
         dependencyTypes: ['npm', 'npm-dev', 'npm-optional'],
-        pathNot: 'node_modules/(zod|tr46|tldts-icann|tldts-core)/',
+        pathNot: 'node_modules/(zod|tr46|tldts|tldts-core)/',
       },
     },
     {
