@@ -47,3 +47,12 @@ export {
   type OwnListener,
 } from './special-purpose.ts'
 export { metadataIn } from './special-purpose-blocks.ts'
+export { doubt, DOUBT_KINDS, type Doubt } from './suggestion/doubts.ts'
+export type { DoubtKind } from './suggestion/doubtful-names.ts'
+export {
+  suggestPolicy,
+  type SeenDestination,
+  type SuggestedEntry,
+  type Suggestion,
+  type SuggestOptions,
+} from './suggestion/suggest-policy.ts'
