@@ -15,7 +15,7 @@ import {
   type NetworkRules,
   type Permit,
 } from '../policies/index.ts'
-import type { AuditLog } from './audit/record.ts'
+import type { AuditLog, AuthEntry, DecisionEntry } from './audit/record.ts'
 import { outcomeEntry } from './audit/entry.ts'
 import type { Resolved, Resolver } from './egress/resolver.ts'
 import type { KnownDestinations } from './known-destinations.ts'
@@ -37,6 +37,13 @@ export interface Gate extends LiveChecks {
   readonly audit: AuditLog
   /** Whether what can't be written down is let out all the same (`audit.onFailure: allow`). */
   readonly letsOutUnrecorded: () => boolean
+  /** Told of every request after its line was written, in the words of that line; `isOut` when it was let out. For metrics and traces. */
+  readonly onOutcome: (
+    request: ConnectionRequest,
+    outcome: Authorized | Refusal,
+    entry: AuthEntry | DecisionEntry,
+    isOut: boolean,
+  ) => void
   /** Told of a fault that became a refusal. */
   readonly onFault: (request: ConnectionRequest, error: unknown) => void
 }
@@ -67,8 +74,7 @@ export async function openConnection<T extends { readonly destroy: () => void }>
     authorized.place.release()
     return recordRefusal(gate, request, { ...progressOf(authorized), ...dialled })
   }
-  const written = await gate.audit.write(outcomeEntry(request, authorized, dialled))
-  if (written || gate.letsOutUnrecorded()) return { ...authorized, upstream: dialled.upstream }
+  if (await recordOutcome(gate, request, authorized, dialled)) return { ...authorized, upstream: dialled.upstream }
   dialled.upstream.destroy()
   authorized.place.release()
   return { ...progressOf(authorized), ok: false, reason: 'audit_unavailable' }
@@ -106,8 +112,22 @@ export async function authorize(gate: Gate, request: ConnectionRequest): Promise
 
 /** Writes down a refusal and gives it back; one that can't be written is a refusal all the same. */
 export async function recordRefusal(gate: Gate, request: ConnectionRequest, refusal: Refusal): Promise<Refusal> {
-  await gate.audit.write(outcomeEntry(request, refusal))
+  await recordOutcome(gate, request, refusal)
   return refusal
+}
+
+/** Writes down what became of a request, and tells who counts; whether it may go out, which only a line in the log (or `onFailure: allow`) permits. */
+export async function recordOutcome(
+  gate: Gate,
+  request: ConnectionRequest,
+  outcome: Authorized | Refusal,
+  dialled?: { readonly address: string; readonly connectMs?: number | undefined },
+): Promise<boolean> {
+  const entry = outcomeEntry(request, outcome, dialled)
+  const written = await gate.audit.write(entry)
+  const isOut = outcome.ok && (written || gate.letsOutUnrecorded())
+  gate.onOutcome(request, outcome, entry, isOut)
+  return isOut
 }
 
 async function decideConnection(gate: Gate, request: ConnectionRequest): Promise<Authorized | Refusal> {
@@ -118,16 +138,20 @@ async function decideConnection(gate: Gate, request: ConnectionRequest): Promise
   const closed = gate.closedFor()
   if (closed) return { ok: false, reason: closed, destination }
 
+  const startedMs = gate.clock.monotonicMs()
   const identified = gate.identify(request.credentials, request.client)
   const who = identified instanceof Promise ? await identified : identified
-  if (!who.ok) return { ...who, destination }
+  const identifiedMs = gate.clock.monotonicMs()
+  const identityMs = identifiedMs - startedMs
+  if (!who.ok) return { ...who, destination, times: { startedMs, identityMs } }
   const { identity } = who
 
   const found = gate.layersFor(identity)
   const layers = found instanceof Promise ? await found : found
   const network = gate.network()
   const named = decideName(layers, destination, network)
-  const sofar = { destination, identity, policyVersion: layers.version, verdict: named }
+  const times = { startedMs, identityMs, policyMs: gate.clock.monotonicMs() - identifiedMs }
+  const sofar = { destination, identity, policyVersion: layers.version, verdict: named, times }
   if (named.effective === 'deny') return { ...sofar, ok: false, reason: named.reason }
 
   const admission = gate.limits.admit(identity)
@@ -146,6 +170,7 @@ async function decideConnection(gate: Gate, request: ConnectionRequest): Promise
       verdict: judged.allow,
       resolved: judged.progress.resolved,
       dnsMs: judged.progress.dnsMs,
+      times,
       permit: judged.allow.permit,
       decidedBy: { layers, network },
       place,
@@ -211,6 +236,8 @@ function destroyUpstream({ upstream }: { readonly upstream: { readonly destroy: 
   upstream.destroy()
 }
 
-function progressOf({ destination, identity, policyVersion, verdict, resolved, dnsMs }: Progress): Progress {
-  return { destination, identity, policyVersion, verdict, resolved, dnsMs }
+/** What is known of an attempt that policy let out and that fails all the same; not its permit, nor its place. */
+export function progressOf(authorized: Authorized): Progress {
+  const { destination, identity, policyVersion, verdict, resolved, dnsMs, times } = authorized
+  return { destination, identity, policyVersion, verdict, resolved, dnsMs, times }
 }

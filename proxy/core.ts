@@ -8,15 +8,15 @@ import { join } from 'node:path'
 import { pino } from 'pino'
 import { type EntrySets, type OwnListener, SallyportError } from '../policies/index.ts'
 import { createMetrics, type Metrics } from './admin/metrics.ts'
-import { closeEntry, outcomeEntry } from './audit/entry.ts'
+import { closeEntry } from './audit/entry.ts'
 import { redactCredentials } from './audit/escape.ts'
 import { openAuditLog } from './audit/log.ts'
-import type { AuditEntry, AuditLog } from './audit/record.ts'
+import type { AuditLog } from './audit/record.ts'
 import { openAuditService } from './audit/service.ts'
 import { type Clock, systemClock } from './clock.ts'
 import type { Config } from './config/schema.ts'
 import { configWarnings, lacksOwnKey, NO_OWN_KEY } from './config/warnings.ts'
-import { authorize, dialFor, type Gate } from './connection.ts'
+import { authorize, dialFor, type Gate, recordOutcome } from './connection.ts'
 import { Deadlines } from './deadlines.ts'
 import { createForwarder } from './dialects/forward.ts'
 import { createWayOut } from './egress/way-out.ts'
@@ -116,6 +116,7 @@ const OUT_OF_PATIENCE = new Error('the gateway is closing')
 const GIVE_UP = (): never => {
   throw OUT_OF_PATIENCE
 }
+const NO_WAIT = { dns_ms: undefined, connect_ms: undefined }
 /** For tunnels that were cut to be gone and written down, before the audit log is closed. */
 const LAST_LINES_MS = 2000
 
@@ -147,7 +148,12 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   let rules = compileRuleset(options.config, machineSets.sets, [])
   const onUpstreamFailure = (failure: string) =>
     logger.warn({ upstream: failure }, 'the upstream proxy did not let a connection through')
-  let wayOut = createWayOut(options.config, clock, onUpstreamFailure)
+  const caches = {
+    token: { hits: 0, misses: 0 },
+    policy: { hits: 0, misses: 0 },
+    dns: { hits: 0, misses: 0 },
+  }
+  let wayOut = createWayOut(options.config, clock, onUpstreamFailure, caches.dns)
   closers.push(() => wayOut.close())
   const settings = () => rules.config
 
@@ -162,6 +168,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       policy: settings().policy,
       machineSets: machineSets.sets,
       clock,
+      cacheCounts: caches.policy,
       onFault: (policy, error) => logger.error({ policy, fault: faultText(error) }, 'a policy can not be had'),
     }),
   )
@@ -173,8 +180,20 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   const auditService = keep(
     await openAuditService({ settings: settings().audit, state: settings().state, instance, version, logger }),
   )
+  let unwritableSinceMs: number | undefined
   const metrics = keep(
-    createMetrics({ version, activeTunnels: () => registry.size, auditSinks: () => auditService.sinks() }),
+    createMetrics({
+      version,
+      activeTunnels: () => registry.size,
+      openBytes: () => registry.openBytes,
+      tunnelLimit: () => settings().limits.tunnels,
+      isReady: () => notReady().length === 0,
+      policyVersion: () => policies.version,
+      caches,
+      auditUnwritableSeconds: () =>
+        unwritableSinceMs === undefined ? 0 : (clock.monotonicMs() - unwritableSinceMs) / 1000,
+      auditSinks: () => auditService.sinks(),
+    }),
   )
   /** Set once there are tunnels to look at. */
   let keysChanged: () => void = () => undefined
@@ -186,6 +205,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       stateKeys: ownKeys.document,
       sets: rules.sets,
       clock,
+      cacheCounts: caches.token,
       onKeyEvent: (issuer, event) => {
         metrics.countKeyRefresh(event.result)
         if (event.result === 'loaded') keysChanged()
@@ -194,7 +214,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       },
     }),
   )
-  const log = keep(
+  const audit = keep(
     await openAuditLog({
       path: settings().audit.path,
       instance,
@@ -204,16 +224,18 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       signingKey: await openAuditKey(settings().state),
       start: { policy_version: policies.version },
       onLost: metrics.countAuditLost,
+      onWrite: metrics.countAuditWrite,
+      onWritable: (writable) => (unwritableSinceMs = writable ? undefined : clock.monotonicMs()),
+      onEntry: (entry) => {
+        metrics.countAuditLines(1)
+        if (entry.kind === 'decision' || entry.kind === 'auth')
+          metrics.countConnection(entry.dialect ?? 'http', entry.effective, entry.reason)
+      },
       onCheckpoint: auditService.onCheckpoint,
       clock,
       logger,
     }),
   )
-  const audit = counted(log, (entry) => {
-    metrics.countAuditLines(1)
-    if (entry.kind === 'decision' || entry.kind === 'auth')
-      metrics.countConnection(entry.dialect ?? 'http', entry.effective, entry.reason)
-  })
   auditService.start(audit)
 
   let draining = false
@@ -264,6 +286,12 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     resolver: () => wayOut.resolver,
     limits,
     audit,
+    onOutcome: (_request, { times }, entry, isOut) => {
+      if (times === undefined) return
+      const { dns_ms: dnsMs, connect_ms: connectMs } = entry.kind === 'decision' ? entry : NO_WAIT
+      const totalMs = isOut ? clock.monotonicMs() - times.startedMs : undefined
+      metrics.countSetUp({ identityMs: times.identityMs, policyMs: times.policyMs, dnsMs, connectMs, totalMs })
+    },
     onFault: ({ requestId }, error) => {
       if (error === OUT_OF_PATIENCE) return
       logger.error({ request_id: requestId, fault: faultText(error) }, 'a fault while deciding; refused')
@@ -312,12 +340,8 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       recordDecision: async (request, outcome, goingOut = {}) => {
         const { authorized, dialled, connectMs } = goingOut
         const whole = outcome.ok || !authorized ? outcome : { ...authorized, ...outcome }
-        const written = await whileUnderway(
-          audit.write(
-            outcomeEntry(request, whole, dialled === undefined ? undefined : { address: dialled, connectMs }),
-          ),
-        )
-        return written || gate.letsOutUnrecorded()
+        const went = dialled === undefined ? undefined : { address: dialled, connectMs }
+        return whileUnderway(recordOutcome(gate, request, whole, went))
       },
       onExchange: (request, { identity, permit, decidedBy, expiresAtMs, place }, exchange) =>
         watch({ requestId: request.requestId, identity, permit, decidedBy, expiresAtMs, place, relay: exchange }),
@@ -365,7 +389,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   /** All of it or nothing: what can fail comes before what is put in force. */
   const takeOver = async (config: Config) => {
     const next = compileRuleset(config, machineSets.sets, rules.network.own)
-    const nextWayOut = createWayOut(config, clock, onUpstreamFailure)
+    const nextWayOut = createWayOut(config, clock, onUpstreamFailure, caches.dns)
     try {
       identifier.replace(config.issuers, next.sets)
       policies.replace(config.policy, machineSets.sets)
@@ -390,6 +414,8 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     await recheckTunnels()
   }
 
+  const notReady = () =>
+    [gate.closedFor(), identifier.isReady() ? undefined : 'keys_unavailable'].filter((reason) => reason !== undefined)
   const cutAll = () => void registry.cutWhere(() => 'drain_deadline')
   const close = async () => {
     draining = true
@@ -419,10 +445,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     sets: () => rules.sets,
     recheck: recheckTunnels,
     serve,
-    notReady: () =>
-      [gate.closedFor(), identifier.isReady() ? undefined : 'keys_unavailable'].filter(
-        (reason) => reason !== undefined,
-      ),
+    notReady,
     setOwnListeners: (own) => {
       rules = compileRuleset(settings(), machineSets.sets, own)
       recheckSoon()
@@ -444,16 +467,6 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
 
 function forwarderTimes({ timeouts: { headSeconds, idleSeconds } }: Config) {
   return { headTimeoutMs: headSeconds * 1000, idleTimeoutMs: idleSeconds * 1000 }
-}
-
-function counted(log: AuditLog, count: (entry: AuditEntry) => void): AuditLog {
-  return {
-    ...log,
-    write: (entry) => {
-      count(entry)
-      return log.write(entry)
-    },
-  }
 }
 
 /** The host name as the audit log takes names. */

@@ -36,6 +36,13 @@ export interface ConnectionRequest {
   readonly client: ClientInfo
 }
 
+/** When a request was whole, on the monotonic clock, and how long its first steps took; those that it did not come to are absent. In milliseconds. */
+export interface StepTimes {
+  readonly startedMs: number
+  readonly identityMs: number
+  readonly policyMs?: number
+}
+
 /** How far the decision got; what is not known yet is absent. All of it goes to the audit log. */
 export interface Progress {
   readonly destination?: Destination | undefined
@@ -49,6 +56,8 @@ export interface Progress {
   readonly resolved?: readonly string[] | undefined
   readonly dnsMs?: number | undefined
   readonly connectMs?: number | undefined
+  /** Absent for what was refused before anybody was asked who it is. */
+  readonly times?: StepTimes | undefined
 }
 
 /** A connection that is not let out. A value, never an error. */

@@ -1,27 +1,44 @@
 /**
- * What operators count: connections, tunnels, bytes, the audit log, keys, the process. Every label has a closed set of values;
- * none is made from a host, a token, a tenant or a path.
+ * What operators count: connections, tunnels, bytes, steps, caches, the audit log, keys, the process. Every label has a closed set of values;
+ * none is made from a host, a token, a tenant or a path. Counting adds to plain numbers; all else happens when somebody scrapes.
  */
-import { readdirSync } from 'node:fs'
-import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { SinkStatus } from '../audit/sinks/shipper.ts'
+import type { CacheCounts } from '../cache-counts.ts'
 import type { CloseReason, Reason } from '../reasons.ts'
 import type { Dialect } from '../request.ts'
 import { measureSinks } from './audit-metrics.ts'
+import { Exposition } from './exposition.ts'
+import { measureProcess } from './process-metrics.ts'
 
 /** How a look at an issuer's keys ended. */
 type KeyRefreshResult = 'loaded' | 'unchanged' | 'failed'
+
+/** A part of what a connection waits for before its bytes may flow. */
+const STEPS = ['identity', 'policy', 'dns', 'connect'] as const
+
+/** How long the steps of one connection took, in milliseconds; absent for a step that it did not come to. */
+export interface SetUpTimes {
+  readonly identityMs?: number | undefined
+  readonly policyMs?: number | undefined
+  readonly dnsMs?: number | undefined
+  readonly connectMs?: number | undefined
+  /** From the whole request to its line in the audit log; only of what was let out. */
+  readonly totalMs?: number | undefined
+}
 
 /** What happened, for the counters. Every call is synchronous and cheap. */
 export interface Metrics {
   /** One request was answered; `reason` says why it was refused, or failed. */
   readonly countConnection: (dialect: Dialect, decision: 'allow' | 'deny', reason?: Reason) => void
+  /** The same request, once more is known than its outcome. */
+  readonly countSetUp: (times: SetUpTimes) => void
   /** A connection closed before it sent a byte: port scans and health checks. They leave no audit line. */
   readonly countEmptyConnection: () => void
   /** A tunnel ended. Bytes in are origin to client. */
   readonly countTunnel: (tunnel: TunnelEnd) => void
   readonly countAuditLines: (lines: number) => void
+  /** The audit log was written to; the first of the lines had waited so long. */
+  readonly countAuditWrite: (waitedMs: number) => void
   /** Lines that were lost for good. */
   readonly countAuditLost: (lines: number) => void
   readonly countKeyRefresh: (result: KeyRefreshResult) => void
@@ -43,152 +60,148 @@ interface TunnelEnd {
   readonly bytesOut: number
 }
 
-/** Settings of {@link createMetrics}. */
+/** Bytes that open tunnels have carried so far. */
+export interface OpenBytes {
+  readonly bytesIn: number
+  readonly bytesOut: number
+}
+
+/** Settings of {@link createMetrics}. All functions are asked at every scrape, and at no other time. */
 export interface MetricsOptions {
   /** Version of the package, for `sallyport_build_info`. */
   readonly version: string
-  /** Asked at every scrape. */
   readonly activeTunnels: () => number
-  /** Likewise; absent: no audit sinks. */
+  /** So that the bytes of a long tunnel are seen before its end. Absent: they count when it ends. */
+  readonly openBytes?: () => OpenBytes
+  /** `limits.tunnels`. */
+  readonly tunnelLimit?: () => number
+  /** Whether the gateway should get new connections. */
+  readonly isReady?: () => boolean
+  /** Version of the operator's policy, a short hash. */
+  readonly policyVersion?: () => string
+  /** By the name of the cache: a closed set. */
+  readonly caches?: Readonly<Record<string, CacheCounts>>
+  /** Seconds since the audit log could be written to for the last time; 0 while it can. */
+  readonly auditUnwritableSeconds?: () => number
+  /** Absent: no audit sinks. */
   readonly auditSinks?: () => Promise<readonly SinkStatus[]>
+  /** What became of the spans of traces, by result: a closed set. Absent: no tracing. */
+  readonly traceSpans?: () => Readonly<Record<string, number>>
 }
 
 const TUNNEL_SECONDS = [0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 43_200]
+/** From a remembered verdict to the longest time-out. */
+const STEP_SECONDS = [
+  0.000_01, 0.000_1, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+]
+const AUDIT_SECONDS = [0.000_1, 0.000_5, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10]
+const NO_BYTES: OpenBytes = { bytesIn: 0, bytesOut: 0 }
 
 /** Creates the counters of one gateway, in a registry of their own. */
 export function createMetrics(options: MetricsOptions): Metrics {
-  const registry = new Registry()
-  const registers = [registry]
-  const counter = <Label extends string>(
-    name: string,
-    help: string,
-    labelNames: readonly Label[] = [],
-  ): Counter<Label> => new Counter({ name: `sallyport_${name}`, help, labelNames, registers })
-
-  /** Adds up, and hands it on at the next scrape: what prom-client does for each call costs more than a decision. */
-  const handOn: (() => void)[] = []
-  const tally = <Label extends string>(
-    to: Counter<Label>,
-    labelsOf: (...values: readonly string[]) => Readonly<Partial<Record<Label, string>>>,
-  ): ((by: number, ...values: readonly string[]) => void) => {
-    const counts = new Map<string, number>()
-    handOn.push(() => {
-      for (const [key, count] of counts) to.inc(labelsOf(...key.split(' ')), count)
-      counts.clear()
-    })
-    return (by, ...values) => {
-      const key = values.length === 1 ? (values[0] ?? '') : values.join(' ')
-      counts.set(key, (counts.get(key) ?? 0) + by)
-    }
-  }
-
-  const connections = counter(
+  const shown = new Exposition()
+  const addConnection = shown.tally(
     'connections_total',
     'Requests to go out, by outcome; reason is none when one was let out.',
     ['dialect', 'decision', 'reason'],
   )
-  const empty = counter('empty_connections_total', 'Connections that closed before they sent a byte.')
-  const bytes = counter('bytes_total', 'Bytes relayed; in is origin to client.', ['direction'])
-  const closes = counter('tunnel_closes_total', 'Tunnels that ended, by reason.', ['close_reason'])
-  const auditLines = counter('audit_lines_total', 'Lines written to the audit log.')
-  const auditLost = counter('audit_lost_total', 'Lines of the audit log that were lost for good.')
-  const refreshes = counter('jwks_refresh_total', "Looks at issuers' keys, by result.", ['result'])
-  const duration = new Histogram({
-    name: 'sallyport_tunnel_duration_seconds',
-    help: 'How long tunnels were open.',
-    buckets: TUNNEL_SECONDS,
-    registers,
-  })
-  const generation = new Gauge({
-    name: 'sallyport_policy_generation',
-    help: 'Configurations that came into force since the start.',
-    registers,
-  })
-  new Gauge({
-    name: 'sallyport_active_tunnels',
-    help: 'Tunnels that are open now.',
-    registers,
-    collect() {
-      this.set(options.activeTunnels())
-    },
-  })
-  new Gauge({
-    name: 'sallyport_build_info',
-    help: 'Always 1; the labels say what runs.',
-    labelNames: ['version', 'node'],
-    registers,
-  }).set({ version: options.version, node: process.versions.node }, 1)
-  for (const direction of ['in', 'out']) bytes.inc({ direction }, 0)
-  if (options.auditSinks !== undefined) measureSinks(registry, options.auditSinks)
-  const closeProcess = measureProcess(registry)
+  const empty = shown.counter('empty_connections_total', 'Connections that closed before they sent a byte.')
+  const addClose = shown.tally('tunnel_closes_total', 'Tunnels that ended, by reason.', ['close_reason'])
+  const addLines = shown.tally('audit_lines_total', 'Lines of callers that the audit log took.')
+  const auditLost = shown.counter('audit_lost_total', 'Lines of the audit log that were lost for good.')
+  const refreshes = shown.counter('jwks_refresh_total', "Looks at issuers' keys, by result.", ['result'])
+  for (const result of ['loaded', 'unchanged', 'failed'] as const) refreshes.inc({ result }, 0)
+  let generation = 0
+  shown.gauge('policy_generation', 'Configurations that came into force since the start.', () => generation)
 
-  const addConnection = tally(connections, (dialect = '', decision = '', reason = '') => ({
-    dialect,
-    decision,
-    reason,
-  }))
-  const addClose = tally(closes, (reason = '') => ({ close_reason: reason }))
-  const addBytes = tally(bytes, (direction = '') => ({ direction }))
-  const addLines = tally(auditLines, () => ({}))
+  const durations = shown.histogram('tunnel_duration_seconds', 'How long tunnels were open.', TUNNEL_SECONDS)
+  const setUp = shown.histogram(
+    'setup_seconds',
+    'From a whole request to its line in the audit log, of what was let out.',
+    STEP_SECONDS,
+  )
+  const { identity, policy, dns, connect } = shown.histograms(
+    'setup_step_seconds',
+    'Parts of the set-up, also of what was refused in or after them.',
+    STEP_SECONDS,
+    'step',
+    STEPS,
+  )
+  const auditWrites = shown.histogram(
+    'audit_write_seconds',
+    'From a line to its place in the file, of the first line of each write.',
+    AUDIT_SECONDS,
+  )
+  const ended = { bytesIn: 0, bytesOut: 0 }
+  exposeRead(shown, options, ended)
+  const closeProcess = measureProcess(shown.registry)
+
   return {
     countConnection: (dialect, decision, reason) => addConnection(1, dialect, decision, reason ?? 'none'),
+    countSetUp: ({ identityMs, policyMs, dnsMs, connectMs, totalMs }) => {
+      if (identityMs !== undefined) identity.observe(identityMs / 1000)
+      if (policyMs !== undefined) policy.observe(policyMs / 1000)
+      if (dnsMs !== undefined) dns.observe(dnsMs / 1000)
+      if (connectMs !== undefined) connect.observe(connectMs / 1000)
+      if (totalMs !== undefined) setUp.observe(totalMs / 1000)
+    },
     countEmptyConnection: () => empty.inc(),
     countTunnel: ({ closeReason, durationMs, bytesIn, bytesOut }) => {
       addClose(1, closeReason)
-      duration.observe(durationMs / 1000)
-      addBytes(bytesIn, 'in')
-      addBytes(bytesOut, 'out')
+      durations.observe(durationMs / 1000)
+      ended.bytesIn += bytesIn
+      ended.bytesOut += bytesOut
     },
-    countAuditLines: (lines) => addLines(lines, ''),
+    countAuditLines: (lines) => addLines(lines),
+    countAuditWrite: (waitedMs) => auditWrites.observe(waitedMs / 1000),
     countAuditLost: (lines) => auditLost.inc(lines),
     countKeyRefresh: (result) => refreshes.inc({ result }),
-    countPolicy: () => generation.inc(),
-    render: () => {
-      for (const hand of handOn) hand()
-      return registry.metrics()
+    countPolicy: () => {
+      generation += 1
     },
-    contentType: registry.contentType,
+    render: () => shown.render(),
+    contentType: shown.registry.contentType,
     close: closeProcess,
   }
 }
 
-/** The process itself. prom-client's own set is not used: its observer of garbage collection can't be ended, and a process may hold several gateways. */
-function measureProcess(registry: Registry): () => void {
-  const registers = [registry]
-  const gauge = (name: string, help: string, read: () => number | undefined): void => {
-    new Gauge({
-      name: `sallyport_process_${name}`,
-      help,
-      registers,
-      collect() {
-        const value = read()
-        if (value !== undefined) this.set(value)
-      },
-    })
-  }
-  const delay = monitorEventLoopDelay({ resolution: 20 })
-  delay.enable()
-  gauge('cpu_seconds', 'CPU time of the process since its start.', () => {
-    const { user, system } = process.cpuUsage()
-    return (user + system) / 1e6
-  })
-  gauge('resident_memory_bytes', 'Resident memory.', () => process.memoryUsage.rss())
-  gauge('heap_used_bytes', 'Used JavaScript heap.', () => process.memoryUsage().heapUsed)
-  gauge('start_time_seconds', 'Start of the process, since the epoch.', () => Date.now() / 1000 - process.uptime())
-  gauge('open_fds', 'Open file descriptors.', countDescriptors)
-  gauge('eventloop_delay_p99_seconds', 'Delay of the event loop since the last scrape, 99th percentile.', () => {
-    const value = delay.percentile(99) / 1e9
-    delay.reset()
-    return value
-  })
-  return () => void delay.disable()
-}
+/** What is not counted here, only read. */
+function exposeRead(shown: Exposition, options: MetricsOptions, ended: OpenBytes): void {
+  const { isReady, policyVersion, traceSpans, auditSinks, openBytes = () => NO_BYTES } = options
+  const bytes = shown.counter('bytes_total', 'Bytes relayed, those of open tunnels included; in is origin to client.', [
+    'direction',
+  ])
+  shown.mirror(bytes, { direction: 'in' }, () => ended.bytesIn + openBytes().bytesIn)
+  shown.mirror(bytes, { direction: 'out' }, () => ended.bytesOut + openBytes().bytesOut)
 
-/** Linux only; elsewhere the gauge stays at zero. */
-function countDescriptors(): number | undefined {
-  try {
-    return readdirSync('/proc/self/fd').length
-  } catch {
-    return undefined
+  const lookups = shown.counter('cache_lookups_total', 'What caches were asked for, by whether they had it.', [
+    'cache',
+    'result',
+  ])
+  for (const [cache, counts] of Object.entries(options.caches ?? {})) {
+    shown.mirror(lookups, { cache, result: 'hit' }, () => counts.hits)
+    shown.mirror(lookups, { cache, result: 'miss' }, () => counts.misses)
   }
+
+  shown.gauge('active_tunnels', 'Tunnels that are open now.', options.activeTunnels)
+  shown.gauge('tunnel_limit', 'Tunnels that may be open at a time.', options.tunnelLimit)
+  shown.gauge('ready', '1 while the gateway should get new connections.', isReady && (() => (isReady() ? 1 : 0)))
+  shown.gauge(
+    'audit_unwritable_seconds',
+    'Since when the audit log can not be written to; 0 while it can.',
+    options.auditUnwritableSeconds,
+  )
+  if (policyVersion !== undefined)
+    shown.info(
+      'policy_info',
+      "Always 1; the label is the version of the operator's policy that is in force, a hash.",
+      () => ({ version: policyVersion() }),
+    )
+  if (traceSpans !== undefined) {
+    const spans = shown.counter('trace_spans_total', 'Spans of traces, by what became of them.', ['result'])
+    for (const result of Object.keys(traceSpans())) shown.mirror(spans, { result }, () => traceSpans()[result] ?? 0)
+  }
+  const build = { version: options.version, node: process.versions.node }
+  shown.info('build_info', 'Always 1; the labels say what runs.', build)
+  if (auditSinks !== undefined) measureSinks(shown.registry, auditSinks)
 }

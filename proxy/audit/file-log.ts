@@ -110,7 +110,9 @@ export class FileAuditLog implements AuditLog {
     while (this.#queue.length > 0) {
       const batch = this.#queue.length <= MAX_BATCH ? this.#queue : this.#queue.slice(0, MAX_BATCH)
       const written = this.#writer.append(batch)
-      for (let index = 0; index < written.count; index += 1) batch[index]?.answer?.(true)
+      for (let index = 0; index < written.count; index += 1) this.#tellWritten(batch[index])
+      if (batch[0] !== undefined && written.count > 0)
+        this.#options.onWrite?.(Math.max(0, this.#options.clock.wallMs() - batch[0].timeMs))
       this.#queue = written.count === this.#queue.length ? [] : this.#queue.slice(written.count)
       if (written.fault !== undefined) {
         this.#fail(written.fault)
@@ -120,6 +122,12 @@ export class FileAuditLog implements AuditLog {
     if (this.#lost > 0) this.#writeGap()
     else if (this.#failure !== undefined) this.#recover()
     this.#planCheckpoint()
+  }
+
+  #tellWritten(line: Waiting | undefined): void {
+    if (line?.answer === undefined) return
+    line.answer(true)
+    this.#options.onEntry?.(line.entry)
   }
 
   /** Tries again after a failure; with nothing to write, a checkpoint shows whether it goes. */
@@ -168,6 +176,7 @@ export class FileAuditLog implements AuditLog {
 
   /** What comes after a lost line is lost too, so that there is one gap and not many. */
   #keep(waiting: Waiting): void {
+    this.#options.onEntry?.(waiting.entry)
     if (this.#lost === 0 && this.#queue.length < this.#maxKept) {
       this.#queue.push(waiting)
       return

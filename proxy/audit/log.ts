@@ -4,6 +4,7 @@ import { SallyportError } from '../../policies/error.ts'
 import type { Clock } from '../clock.ts'
 import { FileAuditLog } from './file-log.ts'
 import type { SigningKey } from './key.ts'
+import type { LogEntry } from './line.ts'
 import { type InstanceLock, lockInstance } from './lock.ts'
 import type { AuditLog } from './record.ts'
 import type { WriteBytes } from './segment.ts'
@@ -47,6 +48,10 @@ export interface AuditLogOptions {
   readonly onCheckpoint?: (line: string) => void
   /** Called when the log becomes writable or stops being so. */
   readonly onWritable?: (writable: boolean) => void
+  /** Called once with each entry of a caller, as its line says it: when it is in the file, or when it has to wait for a log that can't be written. */
+  readonly onEntry?: (entry: LogEntry) => void
+  /** Called with each write: how long its first line had waited, in milliseconds. */
+  readonly onWrite?: (waitedMs: number) => void
   /** Called with the number of lines that were lost for good, for a metric. */
   readonly onLost?: (lines: number) => void
   readonly clock: Clock

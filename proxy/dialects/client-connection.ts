@@ -5,8 +5,9 @@
 import type http from 'node:http'
 import type net from 'node:net'
 
+import { progressOf } from '../connection.ts'
 import type { Reason } from '../reasons.ts'
-import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Progress, Refusal } from '../request.ts'
+import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Refusal } from '../request.ts'
 import { beginExchange, type OwnExchange } from './exchange.ts'
 import type { DialledPlain, ForwarderDeps, GoingOut } from './forward.ts'
 import { readHttpHead, type HttpHead } from './http-head.ts'
@@ -304,11 +305,6 @@ export class ClientConnection {
 
 function refusal(reason: Reason, detail?: string): Refusal {
   return detail === undefined ? { ok: false, reason } : { ok: false, reason, detail }
-}
-
-/** What is known of an attempt that policy let out and that fails all the same; not its permit, nor its place. */
-function progressOf({ destination, identity, policyVersion, verdict, resolved, dnsMs }: Authorized): Progress {
-  return { destination, identity, policyVersion, verdict, resolved, dnsMs }
 }
 
 function unreadable(code: string | undefined): readonly [Reason, string] {

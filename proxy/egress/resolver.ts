@@ -1,5 +1,6 @@
 /** Turns a name that policy allowed into addresses: fixed hosts first, then DNS, as a full name; never `/etc/hosts`, never a search domain. */
 import { parseAddress, type HostName, type IpAddress } from '../../policies/index.ts'
+import type { CacheCounts } from '../cache-counts.ts'
 import { systemClock, type Clock } from '../clock.ts'
 import { askServers, parseServer, systemServers, type Answers } from './dns-servers.ts'
 import { reasonOf } from './staggered.ts'
@@ -29,6 +30,8 @@ export interface ResolverOptions {
   /** For one name in all, with every retry and server; 5,000 by default. */
   readonly timeoutMs?: number | undefined
   readonly clock?: Clock | undefined
+  /** Counts names that were known, and those for which servers were asked. */
+  readonly cacheCounts?: CacheCounts | undefined
 }
 
 /** An answer is kept for its TTL, and no longer than this: a name that moves is followed within a minute. */
@@ -52,7 +55,7 @@ interface Kept {
 
 /** @throws TypeError for a server that is no address with an optional port */
 export function createResolver(options: ResolverOptions = {}): Resolver {
-  const { hosts, timeoutMs = 5_000, clock = systemClock } = options
+  const { hosts, timeoutMs = 5_000, clock = systemClock, cacheCounts = { hits: 0, misses: 0 } } = options
   const configured = options.servers?.map(parseServer)
   const closing = new AbortController()
   const found = new Map<string, Kept>()
@@ -68,6 +71,7 @@ export function createResolver(options: ResolverOptions = {}): Resolver {
       if (fixed !== undefined && fixed.length > 0) return { ok: true, addresses: fixed, ms: 0 }
       if (closing.signal.aborted) return { ok: false, reason: 'dns_failed', ms: 0 }
       const kept = fromCache(found, host) ?? fromCache(failures, host)
+      cacheCounts[kept === undefined ? 'misses' : 'hits']++
       if (kept !== undefined) return { ...kept, ms: 0 }
       const flight = flights.get(host) ?? startFlight(host)
       return signal === undefined ? flight : untilAborted(flight, signal)

@@ -3,6 +3,7 @@ import fs from 'node:fs'
 import type net from 'node:net'
 import { SallyportError } from '../../policies/error.ts'
 import type { Permit } from '../../policies/index.ts'
+import type { CacheCounts } from '../cache-counts.ts'
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/schema.ts'
 import type { Dialled } from '../connection.ts'
@@ -27,10 +28,15 @@ export interface WayOut {
 }
 
 /**
- * `onUpstreamFailure` is told, in words, what an upstream proxy did instead of connecting.
+ * `onUpstreamFailure` is told, in words, what an upstream proxy did instead of connecting; `cacheCounts` are those of the resolver.
  * @throws SallyportError `SALLYPORT_CONFIG_INVALID`, `SALLYPORT_KEY_UNREADABLE` for an upstream whose URL or credentials can't be used
  */
-export function createWayOut(config: Config, clock: Clock, onUpstreamFailure: (failure: string) => void): WayOut {
+export function createWayOut(
+  config: Config,
+  clock: Clock,
+  onUpstreamFailure: (failure: string) => void,
+  cacheCounts?: CacheCounts,
+): WayOut {
   const { network, timeouts } = config
   const hosts = parseFixedHosts(network.hosts)
   if (!hosts.ok)
@@ -43,6 +49,7 @@ export function createWayOut(config: Config, clock: Clock, onUpstreamFailure: (f
     hosts: hosts.value,
     timeoutMs: timeouts.dnsSeconds * 1000,
     clock,
+    cacheCounts,
   })
   const closing = new AbortController()
   const options = { timeoutMs: timeouts.connectSeconds * 1000, signal: closing.signal }

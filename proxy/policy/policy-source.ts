@@ -7,6 +7,7 @@ import {
   type Layer,
   type Layers,
 } from '../../policies/index.ts'
+import type { CacheCounts } from '../cache-counts.ts'
 import { systemClock, type Clock } from '../clock.ts'
 import { BOUND_ISSUER, type Identity } from '../tokens/identity.ts'
 import {
@@ -41,6 +42,8 @@ export interface PolicySourceOptions {
   /** Instead of HTTP to the `url` of the section. */
   readonly tenantResolver?: TenantResolver | undefined
   readonly clock?: Clock | undefined
+  /** Counts identities whose layers were put together already, and those whose were not. */
+  readonly cacheCounts?: CacheCounts | undefined
   /** Told when a resolver fails; `policy` says which. The error is the resolver's own: log its code, not its text. */
   readonly onFault?: ((policy: string, error: unknown) => void) | undefined
 }
@@ -109,7 +112,7 @@ interface Remembered {
 
 /** @throws SallyportError `SALLYPORT_POLICY_INVALID` with every fault */
 export function createPolicySource(options: PolicySourceOptions): PolicySource {
-  const { clock = systemClock } = options
+  const { clock = systemClock, cacheCounts = { hits: 0, misses: 0 } } = options
   const listeners = new Set<() => void>()
   const remembered = new WeakMap<Identity, Remembered>()
   const defined = new Map<string, PolicyCell>()
@@ -122,7 +125,11 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   return {
     layersFor: (identity) => {
       const known = remembered.get(identity)
-      if (known?.generation === generation && clock.monotonicMs() - known.usedMs < 60_000) return known.layers
+      if (known?.generation === generation && clock.monotonicMs() - known.usedMs < 60_000) {
+        cacheCounts.hits++
+        return known.layers
+      }
+      cacheCounts.misses++
       return assemble(identity)
     },
     layersKnownFor: (identity) => {

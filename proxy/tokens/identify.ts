@@ -4,6 +4,7 @@
  */
 import { hash } from 'node:crypto'
 import type { EntrySets } from '../../policies/index.ts'
+import type { CacheCounts } from '../cache-counts.ts'
 import { type Clock, systemClock } from '../clock.ts'
 import type { CredentialReason } from '../reasons.ts'
 import type { ClientInfo, Credentials } from '../request.ts'
@@ -80,6 +81,8 @@ export interface IdentifierOptions {
   readonly fetch?: FetchDocument | undefined
   readonly refreshTimes?: Partial<RefreshTimes> | undefined
   readonly cache?: Partial<CacheLimits> | undefined
+  /** Counts tokens whose verdict was remembered, and those that were not. */
+  readonly cacheCounts?: CacheCounts | undefined
   readonly failures?: Partial<FailureLimits> | undefined
   /** Told when keys came, stayed or failed to come. */
   readonly onKeyEvent?: ((issuer: string, event: KeyEvent) => void) | undefined
@@ -90,7 +93,7 @@ export interface IdentifierOptions {
  * @throws SallyportError `SALLYPORT_CONFIG_INVALID` for an issuer that contradicts itself, `SALLYPORT_KEY_UNREADABLE` for keys that can't be read
  */
 export function createIdentifier(options: IdentifierOptions): Identifier {
-  const { revocations, handles, clock = systemClock } = options
+  const { revocations, handles, clock = systemClock, cacheCounts = { hits: 0, misses: 0 } } = options
   const world = {
     fetch: options.fetch ?? fetchDocument,
     clock,
@@ -120,6 +123,7 @@ export function createIdentifier(options: IdentifierOptions): Identifier {
 
     const id = hash('sha256', token, 'base64url')
     const known = recall(id)
+    cacheCounts[known ? 'hits' : 'misses']++
     return known ? conclude(known, client) : identifyNew(id, token, client)
   }
 

@@ -57,6 +57,17 @@ export class TunnelRegistry {
     return this.#entries.size
   }
 
+  /** What the open tunnels have carried so far. */
+  get openBytes(): { readonly bytesIn: number; readonly bytesOut: number } {
+    let bytesIn = 0
+    let bytesOut = 0
+    for (const { relay } of this.list()) {
+      bytesIn += relay.bytesIn
+      bytesOut += relay.bytesOut
+    }
+    return { bytesIn, bytesOut }
+  }
+
   /** From now on the tunnel is watched, until {@link remove}. */
   add(tunnel: Tunnel): void {
     const lastsUntilMs = this.#clock.monotonicMs() + tunnel.expiresAtMs - this.#clock.wallMs()

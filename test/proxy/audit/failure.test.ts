@@ -142,6 +142,37 @@ describe('a full disk', () => {
   })
 })
 
+describe('what is counted', () => {
+  it.each(['deny', 'allow'] as const)('is what the lines say, each once, under onFailure: %s', async (onFailure) => {
+    const folder = makeFolder()
+    const disk = faultyDisk()
+    const counted: [string | undefined, string | undefined, string | undefined][] = []
+    const log = await openTestLog(folder, {
+      onFailure,
+      writeBytes: disk.write,
+      onEntry: (entry) =>
+        counted.push([
+          entry.request_id,
+          'effective' in entry ? entry.effective : undefined,
+          'reason' in entry ? entry.reason : undefined,
+        ]),
+    })
+    await writeAll(log, decisions(3))
+    disk.code = 'EIO'
+    // Those that wait when the write fails, and those that come while it can't be written.
+    await writeAll(log, decisions(3, 4))
+    await writeAll(log, decisions(3, 7))
+    disk.code = undefined
+    await until(() => log.isWritable(), 'writable again')
+    await writeAll(log, decisions(3, 10))
+    const lines = readAll(folder).filter(({ kind }) => kind === 'decision')
+    expect(counted).toEqual(lines.map(({ request_id, effective, reason }) => [request_id, effective, reason]))
+    expect(counted).toHaveLength(12)
+    const refused = counted.filter(([, , reason]) => reason === 'audit_unavailable')
+    expect(refused).toHaveLength(onFailure === 'deny' ? 6 : 0)
+  })
+})
+
 describe('a write that stops half way', () => {
   it('answers `true` for the whole lines and takes the rest back', async () => {
     const folder = makeFolder()
