@@ -50,6 +50,7 @@ export { metadataIn } from './special-purpose-blocks.ts'
 export { doubt, DOUBT_KINDS, type Doubt } from './suggestion/doubts.ts'
 export type { DoubtKind } from './suggestion/doubtful-names.ts'
 export {
+  matchedAs,
   suggestPolicy,
   type SeenDestination,
   type SuggestedEntry,

@@ -8,9 +8,12 @@ import { hostingSuffix, registrableDomain } from '../public-suffix.ts'
 import { blockOf } from '../special-purpose-blocks.ts'
 import { DOUBTFUL_NAMES, type DoubtKind } from './doubtful-names.ts'
 
+/** Reasons that nobody can ask to be passed over. */
+export type RefusalKind = 'denied' | 'claim' | 'few-sandboxes'
+
 /** A reason not to open a destination. */
 export interface Doubt {
-  readonly kind: DoubtKind
+  readonly kind: DoubtKind | RefusalKind
   /** For whoever decides, in words. */
   readonly why: string
 }

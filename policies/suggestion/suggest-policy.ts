@@ -50,6 +50,7 @@ export interface Suggestion {
   readonly leftOut: readonly { readonly destination: Destination; readonly doubts: readonly Doubt[] }[]
 }
 
+const NOTHING: ReadonlySet<Doubt['kind']> = new Set()
 const WILDCARD_FROM = 3
 /** A set stands for at least so many hosts of its own that were seen. */
 const SET_FROM = 2
@@ -69,27 +70,41 @@ interface Wide {
 
 /** Suggests. Destinations that are given twice count once, the doubts of both. */
 export function suggestPolicy(seen: Iterable<SeenDestination>, options: SuggestOptions = {}): Suggestion {
-  const { include = new Set<DoubtKind>(), wildcardFrom = WILDCARD_FROM, presets = true } = options
+  const { include = NOTHING, wildcardFrom = WILDCARD_FROM, presets = true } = options
   const places = placesOf(seen)
-  const isLeftOut = ({ doubts }: Place): boolean => doubts.some(({ kind }) => !include.has(kind))
-  const leftOut = places.filter(isLeftOut)
-  const wanted = places.filter((place) => !isLeftOut(place))
+  const included: ReadonlySet<Doubt['kind']> = include
+  const [wanted, doubtful] = [places.filter(isWanted), places.filter((place) => !isWanted(place))]
   const plain = wanted.filter(({ doubts }) => doubts.length === 0)
+  // What never resolved may well be opened by the way; everything else that is left out stays closed.
+  const isClosed = ({ doubts }: Place): boolean => doubts.some(({ kind }) => kind !== 'unresolved')
+  const closed = doubtful.filter(isClosed)
+  const open = [...wanted, ...doubtful.filter((place) => !isClosed(place))]
 
-  const sets = presets ? chooseSets(plain, wanted, options.sets) : []
+  const sets = presets ? chooseSets({ plain, open, closed }, options.sets) : []
   const wildcards =
-    wildcardFrom > 0 ? chooseWildcards(without(plain, sets), wanted, leftOut, Math.max(2, wildcardFrom)) : []
-  const wide = withoutNeedless([...sets, ...wildcards])
+    wildcardFrom > 0 ? chooseWildcards({ plain: without(plain, sets), open, closed }, Math.max(2, wildcardFrom)) : []
+  const wide = withoutNeedless([...sets, ...wildcards], new Set(wanted))
   const entries = [...wide.map(asEntry), ...exactEntries(without(wanted, wide))].sort((one, other) =>
     byText(one.text, other.text),
   )
-  return { allowedHosts: entries.map(({ text }) => text), entries, leftOut }
+  return { allowedHosts: entries.map(({ text }) => text), entries, leftOut: without(doubtful, wide) }
+
+  function isWanted({ doubts }: Place): boolean {
+    return doubts.every(({ kind }) => included.has(kind))
+  }
+}
+
+/** What was seen: `plain` calls for an entry, `open` may be covered by one that stands for several, `closed` must not. */
+interface Places {
+  readonly plain: readonly Place[]
+  readonly open: readonly Place[]
+  readonly closed: readonly Place[]
 }
 
 function placesOf(seen: Iterable<SeenDestination>): readonly Place[] {
   const places = new Map<string, Place>()
   for (const { destination: given, doubts = [] } of seen) {
-    const destination = asMatched(given)
+    const destination = matchedAs(given)
     const key = authorityText(destination)
     const known = places.get(key)
     const all = [...(known?.doubts ?? doubtsOf(destination)), ...doubts]
@@ -99,22 +114,23 @@ function placesOf(seen: Iterable<SeenDestination>): readonly Place[] {
   return [...places.values()].sort((one, other) => byText(one.key, other.key))
 }
 
-/** An IPv4-mapped literal is looked up as the IPv4 address that it is. */
-function asMatched(destination: Destination): Destination {
+/** What entries are compared with: an IPv4-mapped literal is looked up as the IPv4 address that it is. */
+export function matchedAs(destination: Destination): Destination {
   if (destination.kind === 'name') return destination
   return { ...destination, address: unmapped(destination.address) ?? destination.address }
 }
 
 /** Greedy: the set that spares most entries first; of equals the one that opens least. */
-function chooseSets(places: readonly Place[], wanted: readonly Place[], more: EntrySets | undefined): readonly Wide[] {
-  const candidates = readSets(more).map((entry) => {
+function chooseSets({ plain, open, closed }: Places, more: EntrySets | undefined): readonly Wide[] {
+  const candidates = readSets(more).flatMap((entry) => {
     const table = new HostTable([entry], 'default')
-    const covers = new Set(wanted.filter(({ destination }) => coversPlace(table, destination)))
-    return { text: entry.text, covers, opens: unseenOf(entry, covers) }
+    if (closed.some(({ destination }) => coversPlace(table, destination))) return []
+    const covers = new Set(open.filter(({ destination }) => coversPlace(table, destination)))
+    return [{ text: entry.text, covers, opens: unseenOf(entry, covers) }]
   })
   const chosen: Wide[] = []
   for (;;) {
-    const rest = without(places, chosen)
+    const rest = without(plain, chosen)
     const counted = candidates.map((set) => ({ set, spares: hostsOf(rest.filter((place) => set.covers.has(place))) }))
     const [best] = counted.sort(
       (one, other) =>
@@ -146,28 +162,22 @@ function unseenOf(set: PresetEntry, covers: ReadonlySet<Place>): readonly string
  * The names that no set covers, as a tree of labels, from its leaves up: a name with enough of them strictly below it, on one port, becomes a wildcard. Never
  * above what one owner registered, and never over something that was left out or that is doubtful by itself.
  */
-function chooseWildcards(
-  rest: readonly Place[],
-  wanted: readonly Place[],
-  leftOut: readonly Place[],
-  least: number,
-): readonly Wide[] {
-  const doubtful = leftOut.filter(({ doubts }) => doubts.some(({ kind }) => kind !== 'unresolved'))
-  const refused = new Set(doubtful.flatMap(({ destination }) => parentsOf(destination)))
+function chooseWildcards({ plain, open, closed }: Places, least: number): readonly Wide[] {
+  const refused = new Set(closed.flatMap(({ destination }) => parentsOf(destination)))
   const portsOf = new Map<HostName, Set<number>>()
   const covered = new Set<Place>()
-  const deepestFirst = [...byParent(rest)]
+  const deepestFirst = [...byParent(plain)]
     .filter(([parent, places]) => places.length >= least && !refused.has(parent) && !isDoubtfulBelow(parent))
     .sort(([one], [other]) => other.split('.').length - one.split('.').length || byText(one, other))
   for (const [parent, places] of deepestFirst) {
-    const open = places.filter((place) => !covered.has(place))
-    for (const [port, found] of Map.groupBy(open, ({ destination }) => destination.port)) {
+    const rest = places.filter((place) => !covered.has(place))
+    for (const [port, found] of Map.groupBy(rest, ({ destination }) => destination.port)) {
       if (found.length < least) continue
       for (const place of found) covered.add(place)
       portsOf.set(parent, (portsOf.get(parent) ?? new Set()).add(port))
     }
   }
-  const below = byParent(wanted)
+  const below = byParent(open)
   return [...portsOf].flatMap(([parent, ports]) =>
     portTexts(ports).map(({ text, holds }) => ({
       text: `*.${parent}${text}`,
@@ -203,12 +213,12 @@ function parentsOf(destination: Destination): readonly HostName[] {
 }
 
 /** Takes away what others cover whole, the widest first. */
-function withoutNeedless(wide: readonly Wide[]): readonly Wide[] {
+function withoutNeedless(wide: readonly Wide[], wanted: ReadonlySet<Place>): readonly Wide[] {
   const counts = new Map<Place, number>()
   for (const { covers } of wide) for (const place of covers) counts.set(place, (counts.get(place) ?? 0) + 1)
   const order = [...wide].sort((one, other) => other.opens.length - one.opens.length || byText(one.text, other.text))
   return order.filter(({ covers }) => {
-    const isNeeded = [...covers].some((place) => counts.get(place) === 1)
+    const isNeeded = [...covers].some((place) => wanted.has(place) && counts.get(place) === 1)
     if (!isNeeded) for (const place of covers) counts.set(place, (counts.get(place) ?? 0) - 1)
     return isNeeded
   })

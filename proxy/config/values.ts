@@ -49,8 +49,10 @@ export function seconds(least: number, most: number): z.ZodType<number, number |
     })
 }
 
-/** The same outside of a file, such as in an option of a command; `undefined` for what is no time. */
+/** The same outside of a file, such as in an option of a command, and days (`7d`); `undefined` for what is no time. */
 export function parseSeconds(text: string): number | undefined {
+  const days = /^(\d{1,5})d$/.exec(text)?.[1]
+  if (days !== undefined) return Number(days) * 86_400
   return SECONDS.test(text) ? secondsOf(text) : undefined
 }
 

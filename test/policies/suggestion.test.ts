@@ -184,8 +184,23 @@ describe('what is left out, and said', () => {
         ...(text.startsWith('typo') && { doubts: [{ kind: 'unresolved', why: 'never' } as const] }),
       })),
     )
-    expect(suggestion.allowedHosts).toEqual(['*.example.com:443'])
-    expect(suggestion.leftOut.map(({ destination: place }) => authorityText(place))).toEqual(['typo.example.com:443'])
+    expect(suggestion).toMatchObject({ allowedHosts: ['*.example.com:443'], leftOut: [] })
+    const alone = suggestPolicy([
+      { destination: destination('typo.example.com:443'), doubts: [{ kind: 'unresolved', why: 'never' }] },
+    ])
+    expect(alone.allowedHosts).toEqual([])
+    expect(alone.leftOut.map(({ destination: place }) => authorityText(place))).toEqual(['typo.example.com:443'])
+  })
+
+  test('no set and no wildcard opens what is left out for good', () => {
+    const denied = [{ kind: 'denied', why: 'denied' } as const]
+    const seen = ['github.com:443', 'api.github.com:443', 'a.example.com:443', 'b.example.com:443', 'c.example.com:443']
+    const { allowedHosts } = suggestPolicy([
+      ...seen.map((text) => ({ destination: destination(text) })),
+      { destination: destination('codeload.github.com:443'), doubts: denied },
+      { destination: destination('secret.example.com:443'), doubts: denied },
+    ])
+    expect(allowedHosts).toEqual([...seen].sort())
   })
 
   test('what a shipped set names is not doubted, nothing else below it is trusted', () => {
