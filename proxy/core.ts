@@ -35,6 +35,7 @@ import { readProxyAuthorization } from './tokens/credentials.ts'
 import { createIdentifier, type Identified } from './tokens/identify.ts'
 import { BOUND_ISSUER, type Identity } from './tokens/identity.ts'
 import { openKeys, type OwnKeys } from './tokens/keys.ts'
+import type { Tracer } from './tracing/tracer.ts'
 import { LimitCounters } from './tunnels/limits.ts'
 import { lostPermission, type Permission, recheck, recheckAll } from './tunnels/live-checks.ts'
 import { type Tunnel, TunnelRegistry } from './tunnels/registry.ts'
@@ -180,6 +181,8 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   const auditService = keep(
     await openAuditService({ settings: settings().audit, state: settings().state, instance, version, logger }),
   )
+  const tracer = await openTracer(settings().tracing, { clock, instance, version, logger })
+  if (tracer) keep(tracer)
   let unwritableSinceMs: number | undefined
   const metrics = keep(
     createMetrics({
@@ -193,6 +196,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       auditUnwritableSeconds: () =>
         unwritableSinceMs === undefined ? 0 : (clock.monotonicMs() - unwritableSinceMs) / 1000,
       auditSinks: () => auditService.sinks(),
+      ...(tracer && { traceSpans: tracer.counts }),
     }),
   )
   /** Set once there are tunnels to look at. */
@@ -230,6 +234,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
         metrics.countAuditLines(1)
         if (entry.kind === 'decision' || entry.kind === 'auth')
           metrics.countConnection(entry.dialect ?? 'http', entry.effective, entry.reason)
+        else if (entry.kind === 'close') tracer?.end(entry)
       },
       onCheckpoint: auditService.onCheckpoint,
       clock,
@@ -286,8 +291,9 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     resolver: () => wayOut.resolver,
     limits,
     audit,
-    onOutcome: (_request, { times }, entry, isOut) => {
+    onOutcome: ({ traceparent }, { times }, entry, isOut) => {
       if (times === undefined) return
+      tracer?.begin(traceparent, times, entry, isOut)
       const { dns_ms: dnsMs, connect_ms: connectMs } = entry.kind === 'decision' ? entry : NO_WAIT
       const totalMs = isOut ? clock.monotonicMs() - times.startedMs : undefined
       metrics.countSetUp({ identityMs: times.identityMs, policyMs: times.policyMs, dnsMs, connectMs, totalMs })
@@ -467,6 +473,16 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
 
 function forwarderTimes({ timeouts: { headSeconds, idleSeconds } }: Config) {
   return { headTimeoutMs: headSeconds * 1000, idleTimeoutMs: idleSeconds * 1000 }
+}
+
+/** Nothing of it is loaded when no collector is configured. */
+async function openTracer(
+  { otlp, ...settings }: Config['tracing'],
+  world: { readonly clock: Clock; readonly instance: string; readonly version: string; readonly logger: GatewayLogger },
+): Promise<Tracer | undefined> {
+  if (otlp === undefined) return undefined
+  const { createTracer } = await import('./tracing/tracer.ts')
+  return createTracer({ ...settings, ...otlp, timeoutMs: otlp.timeoutSeconds * 1000, ...world })
 }
 
 /** The host name as the audit log takes names. */

@@ -34,6 +34,8 @@ export interface ConnectionRequest {
   readonly target: string
   readonly credentials: Credentials
   readonly client: ClientInfo
+  /** The value of the one `traceparent` that came with it, unread; empty for several. Decides nothing and goes into no line. */
+  readonly traceparent?: string | undefined
 }
 
 /** When a request was whole, on the monotonic clock, and how long its first steps took; those that it did not come to are absent. In milliseconds. */

@@ -116,10 +116,17 @@ function resolvePaths(config: Config, folder: string): Config {
     address?.kind === 'unix' ? { ...address, path: file(address.path) } : address
   const { tls, admin, proxy, bound } = config.listen
   const { upstream } = config.network
+  const { otlp } = config.tracing
   return {
     ...config,
     state: file(config.state),
     audit: resolveAuditFiles(config.audit, file),
+    tracing: {
+      ...config.tracing,
+      ...(otlp?.authorizationFile !== undefined && {
+        otlp: { ...otlp, authorizationFile: file(otlp.authorizationFile) },
+      }),
+    },
     admin: {
       ...config.admin,
       ...(config.admin.tls && {

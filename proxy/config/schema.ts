@@ -7,6 +7,7 @@ import { listenSection } from './listen.ts'
 import { networkSection } from './network.ts'
 import { policySection, sniSection } from './policy.ts'
 import { limitsSection, logSection, timeoutsSection } from './runtime.ts'
+import { tracingSection } from './tracing.ts'
 import { complain } from './values.ts'
 
 /** Where the JSON Schema is published; its `$id`; the file is `schemas/config.schema.json`. */
@@ -30,6 +31,7 @@ export const configSchema = z
     limits: limitsSection,
     timeouts: timeoutsSection,
     audit: auditSection,
+    tracing: tracingSection,
     log: logSection,
   })
   .superRefine((config, context) => {

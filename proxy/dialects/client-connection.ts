@@ -233,7 +233,8 @@ export class ClientConnection {
 
   #request(head: ReturnType<typeof readHttpHead>, target: AbsoluteTarget): ConnectionRequest {
     const credentials = head.ok ? this.#deps.readCredentials(head.proxyAuthorization) : NO_CREDENTIALS
-    return { ...this.#unread(), target: target.ok ? target.target : target.requested, credentials }
+    const traceparent = head.ok ? head.traceparent : undefined
+    return { ...this.#unread(), target: target.ok ? target.target : target.requested, credentials, traceparent }
   }
 
   /** A request of which no more than the target could be read. */

@@ -23,6 +23,8 @@ export type ConnectHead =
       readonly version: '1.0' | '1.1'
       /** The value of `Proxy-Authorization` in latin1, without the blanks around it. */
       readonly proxyAuthorization: string | undefined
+      /** Likewise of `traceparent`; empty, which is none, for more than one. */
+      readonly traceparent: string | undefined
     }
   | {
       readonly state: 'refused'
@@ -82,6 +84,7 @@ function parseWhole(text: string): ConnectHead {
 
 function parseFields(text: string, from: number, target: string, version: '1.0' | '1.1'): ConnectHead {
   let proxyAuthorization: string | undefined
+  let traceparent: string | undefined
   let hasHost = false
   let position = from
   while (!text.startsWith('\r\n', position)) {
@@ -98,12 +101,15 @@ function parseFields(text: string, from: number, target: string, version: '1.0' 
         if (proxyAuthorization !== undefined) return malformed('more than one Proxy-Authorization header', target)
         proxyAuthorization = withoutBlanksAround(field[2] ?? '')
         break
+      case 'traceparent':
+        traceparent = traceparent === undefined ? withoutBlanksAround(field[2] ?? '') : ''
+        break
       case 'content-length':
       case 'transfer-encoding':
         return malformed('CONNECT has no body', target)
     }
   }
-  return { state: 'done', length: position + 2, target, version, proxyAuthorization }
+  return { state: 'done', length: position + 2, target, version, proxyAuthorization, traceparent }
 }
 
 /** Blanks around a value are no part of it: spaces and tabs, nothing else that `trim` would take. RFC 9110 section 5.5. */

@@ -15,6 +15,8 @@ export interface HttpHead {
   readonly proxyAuthorization: string | undefined
   /** The client waits for `100 Continue`. */
   readonly expectsContinue: boolean
+  /** The value of the one `traceparent`; empty, which is none, for more than one. It passes on as it came either way. */
+  readonly traceparent: string | undefined
 }
 
 /** A head that is refused. */
@@ -40,8 +42,10 @@ type Single = (typeof SINGLE)[number]
 export function readHttpHead({ method, httpVersion, rawHeaders }: RawHead): HttpHead | HttpHeadRefused {
   if (httpVersion !== '1.1' && httpVersion !== '1.0') return malformed('the version is not HTTP/1.0 or HTTP/1.1')
   const values = new Map<Single, string>()
+  let traceparent: string | undefined
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const lowerName = rawHeaders[index]?.toLowerCase()
+    if (lowerName === 'traceparent') traceparent = traceparent === undefined ? (rawHeaders[index + 1] ?? '') : ''
     const name = SINGLE.find((single) => single === lowerName)
     if (name === undefined) continue
     if (values.has(name)) return malformed(`more than one ${name} header`)
@@ -56,7 +60,7 @@ export function readHttpHead({ method, httpVersion, rawHeaders }: RawHead): Http
   const expect = httpVersion === '1.1' ? values.get('expect') : undefined
   if (expect !== undefined && expect.toLowerCase() !== '100-continue') return malformed('unknown expectation')
   const proxyAuthorization = values.get('proxy-authorization')
-  return { ok: true, framing, proxyAuthorization, expectsContinue: expect !== undefined }
+  return { ok: true, framing, proxyAuthorization, expectsContinue: expect !== undefined, traceparent }
 }
 
 /** Reads how a body is framed; `undefined` when that is ambiguous or not served. Only `chunked` alone is served as an encoding. */

@@ -30,7 +30,8 @@ export async function serveConnect(
     return refuseHttp(context, side, requestOf(context, client, 'connect', target ?? ''), { ok: false, reason, detail })
   }
 
-  const request = requestOf(context, client, 'connect', head.target, readProxyAuthorization(head.proxyAuthorization))
+  const credentials = readProxyAuthorization(head.proxyAuthorization)
+  const request = requestOf(context, client, 'connect', head.target, credentials, head.traceparent)
   const early = bytes.subarray(head.length)
   const outcome = await openConnection(context.gate, request, context.dialTunnel)
   if (outcome.ok) {

@@ -30,8 +30,9 @@ export function requestOf(
   dialect: Dialect,
   target: string,
   credentials: Credentials = { kind: 'none' },
+  traceparent?: string,
 ): ConnectionRequest {
-  return { requestId: context.newRequestId(), dialect, target, credentials, client }
+  return { requestId: context.newRequestId(), dialect, target, credentials, client, traceparent }
 }
 
 /** A client that left, or was too slow, before its request was whole. Nothing can be answered; one that sent something is written down. */

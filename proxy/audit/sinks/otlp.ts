@@ -4,6 +4,7 @@
  */
 import { z } from 'zod'
 import { formatEvent, type EventFormat } from '../formats/format.ts'
+import { otlpAttributes, otlpTime } from '../formats/otlp-attributes.ts'
 import type { AuditLine } from '../schema.ts'
 import { post } from './post.ts'
 import type { AuditRecord } from './reader.ts'
@@ -27,8 +28,11 @@ const answerSchema = z.object({
   partialSuccess: z.object({ rejectedLogRecords: z.coerce.number().optional() }).optional(),
 })
 
-/** Fields that are attributes of a record, by the names of the log below `sallyport.`. */
+/** Fields that are attributes of a record. */
 const ATTRIBUTES = [
+  'seq',
+  'host',
+  'port',
   'request_id',
   'tenant',
   'sandbox',
@@ -65,12 +69,12 @@ function otlpBody(
   records: readonly AuditRecord[],
 ): string {
   const logRecords = records.map(({ line, text }) => ({
-    timeUnixNano: nanoseconds(Date.parse(line.time)),
-    observedTimeUnixNano: nanoseconds(Date.now()),
+    timeUnixNano: otlpTime(Date.parse(line.time)),
+    observedTimeUnixNano: otlpTime(Date.now()),
     ...severityOf(line),
     eventName: `sallyport.${line.kind}`,
     body: { stringValue: formatEvent(format, line, text) },
-    attributes: attributesOf(line),
+    attributes: otlpAttributes(line, ATTRIBUTES),
   }))
   return JSON.stringify({
     resourceLogs: [
@@ -88,29 +92,11 @@ function otlpBody(
   })
 }
 
-function attributesOf(line: AuditLine): readonly object[] {
-  const values: Readonly<Record<string, unknown>> = line
-  const texts = ATTRIBUTES.flatMap((name) => {
-    const value = values[name]
-    return typeof value === 'string' ? [{ key: `sallyport.${name}`, value: { stringValue: value } }] : []
-  })
-  return [
-    { key: 'sallyport.seq', value: { intValue: String(line.seq) } },
-    ...(line.host === undefined ? [] : [{ key: 'server.address', value: { stringValue: line.host } }]),
-    ...(line.port === undefined ? [] : [{ key: 'server.port', value: { intValue: String(line.port) } }]),
-    ...texts,
-  ]
-}
-
 function severityOf(line: AuditLine): { readonly severityNumber: number; readonly severityText: string } {
   const isRefusal = line.kind === 'auth' || (line.kind === 'decision' && line.effective === 'deny')
   const isGap = line.kind === 'admin' && line.action === 'gap'
   if (isGap) return { severityNumber: 17, severityText: 'ERROR' }
   return isRefusal ? { severityNumber: 13, severityText: 'WARN' } : { severityNumber: 9, severityText: 'INFO' }
-}
-
-function nanoseconds(ms: number): string {
-  return `${Math.max(0, Math.round(ms))}000000`
 }
 
 /** A collector that answers with no JSON has taken everything, as its status says. */
