@@ -22,7 +22,7 @@ import type { KnownDestinations } from './known-destinations.ts'
 import type { Reason } from './reasons.ts'
 import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Progress, Refusal } from './request.ts'
 import type { Identified } from './tokens/identify.ts'
-import type { LimitCounters } from './tunnels/limits.ts'
+import type { LimitCounters, Place } from './tunnels/limits.ts'
 import { type LiveChecks, type Lost, lostPermission } from './tunnels/live-checks.ts'
 
 /** What the way of a connection needs of the gateway around it. */
@@ -54,7 +54,11 @@ export type Dialled<T> =
   | { readonly ok: false; readonly reason: Reason; readonly connectMs?: number }
 
 /** An open way out, already written down. */
-export type Opened<T> = Authorized & { readonly upstream: T }
+export interface Opened<T> {
+  readonly ok: true
+  readonly authorized: Authorized
+  readonly upstream: T
+}
 
 /**
  * Lets one connection out or refuses it; either way the audit log has its line before this returns.
@@ -67,46 +71,102 @@ export async function openConnection<T extends { readonly destroy: () => void }>
 ): Promise<Opened<T> | Refusal> {
   const authorized = await authorize(gate, request)
   if (!authorized.ok) return recordRefusal(gate, request, authorized)
-  const dialled = await dialFor(gate, authorized, dial, destroyUpstream).catch((error: unknown) =>
-    refuseFault(gate, request, error),
-  )
+  const dialled = await dialFor(gate, request, authorized, dial, destroyUpstream)
   if (!dialled.ok) {
     authorized.place.release()
     return recordRefusal(gate, request, { ...progressOf(authorized), ...dialled })
   }
-  if (await recordOutcome(gate, request, authorized, dialled)) return { ...authorized, upstream: dialled.upstream }
-  dialled.upstream.destroy()
+  const { upstream } = dialled
+  if (await recordOutcome(gate, request, authorized, dialled)) return { ok: true, authorized, upstream }
+  upstream.destroy()
   authorized.place.release()
   return { ...progressOf(authorized), ok: false, reason: 'audit_unavailable' }
 }
 
-/** Dials for a permission, and gives up what was opened when the permission was lost in the meantime. */
+/** Dials for a permission, and gives up what was opened when the permission was lost in the meantime. A fault is a refusal. */
 export async function dialFor<R extends { readonly ok: true } | { readonly ok: false }>(
   gate: Gate,
+  request: ConnectionRequest,
   authorized: Authorized,
   dial: (permit: Permit) => Promise<R>,
   giveUp: (opened: Extract<R, { readonly ok: true }>) => void,
 ): Promise<R | Refusal> {
-  const dialled = await dial(authorized.permit)
-  if (!isOpen(dialled)) return dialled
+  let opened: Extract<R, { readonly ok: true }> | undefined
   try {
+    const dialled = await dial(authorized.permit)
+    if (!isOpen(dialled)) return dialled
+    opened = dialled
     const losing = lostSince(gate, authorized)
     const lost = losing instanceof Promise ? await losing : losing
     if (lost === undefined) return dialled
-    giveUp(dialled)
+    giveUp(opened)
     return lost
   } catch (error) {
-    giveUp(dialled)
-    throw error
+    if (opened !== undefined) giveUp(opened)
+    return refuseFault(gate, request, error)
   }
 }
 
-/** Everything up to the permit: whether policy and limits let the connection out. Dials nothing and records nothing. */
+/** Everything up to the permit: whether policy and limits let the connection out. Dials nothing and records nothing. A fault is a refusal. */
 export async function authorize(gate: Gate, request: ConnectionRequest): Promise<Authorized | Refusal> {
+  let place: Place | undefined
+  let isKept = false
   try {
-    return await decideConnection(gate, request)
+    const target = gate.destinations.read(request.target)
+    if (!target.ok) return { ok: false, reason: 'target_malformed', detail: target.fault.message }
+    const destination = target.value
+
+    const closed = gate.closedFor()
+    if (closed) return { ok: false, reason: closed, destination }
+
+    const startedMs = gate.clock.monotonicMs()
+    const identified = gate.identify(request.credentials, request.client)
+    const who = identified instanceof Promise ? await identified : identified
+    const identifiedMs = gate.clock.monotonicMs()
+    const identityMs = identifiedMs - startedMs
+    if (!who.ok) return { ...who, destination, times: { startedMs, identityMs } }
+    const { identity } = who
+
+    const found = gate.layersFor(identity)
+    const layers = found instanceof Promise ? await found : found
+    const network = gate.network()
+    const named = decideName(layers, destination, network)
+    const times = { startedMs, identityMs, policyMs: gate.clock.monotonicMs() - identifiedMs }
+    const policyVersion = layers.version
+    if (named.effective === 'deny')
+      return { ok: false, reason: named.reason, destination, identity, policyVersion, verdict: named, times }
+
+    const admission = gate.limits.admit(identity)
+    if (!admission.ok) return { ...admission, destination, identity, policyVersion, verdict: named, times }
+    place = admission.place
+    const judging = judgeAddresses(gate, layers, destination, network)
+    const judged = judging instanceof Promise ? await judging : judging
+    if ('reason' in judged) {
+      const progress = { destination, identity, policyVersion, verdict: named, times, ...judged.progress }
+      return { ...progress, ok: false, reason: judged.reason }
+    }
+    const authorized: Authorized = {
+      ok: true,
+      destination,
+      identity,
+      policyVersion,
+      verdict: judged.allow,
+      resolved: judged.progress.resolved,
+      dnsMs: judged.progress.dnsMs,
+      times,
+      permit: judged.allow.permit,
+      decidedBy: { layers, network },
+      place,
+      expiresAtMs: who.tunnelExpiresAtMs,
+    }
+    const lost = authorized.dnsMs === undefined ? undefined : await lostSince(gate, authorized)
+    if (lost) return lost
+    isKept = true
+    return authorized
   } catch (error) {
     return refuseFault(gate, request, error)
+  } finally {
+    if (!isKept) place?.release()
   }
 }
 
@@ -130,61 +190,6 @@ export async function recordOutcome(
   return isOut
 }
 
-async function decideConnection(gate: Gate, request: ConnectionRequest): Promise<Authorized | Refusal> {
-  const target = gate.destinations.read(request.target)
-  if (!target.ok) return { ok: false, reason: 'target_malformed', detail: target.fault.message }
-  const destination = target.value
-
-  const closed = gate.closedFor()
-  if (closed) return { ok: false, reason: closed, destination }
-
-  const startedMs = gate.clock.monotonicMs()
-  const identified = gate.identify(request.credentials, request.client)
-  const who = identified instanceof Promise ? await identified : identified
-  const identifiedMs = gate.clock.monotonicMs()
-  const identityMs = identifiedMs - startedMs
-  if (!who.ok) return { ...who, destination, times: { startedMs, identityMs } }
-  const { identity } = who
-
-  const found = gate.layersFor(identity)
-  const layers = found instanceof Promise ? await found : found
-  const network = gate.network()
-  const named = decideName(layers, destination, network)
-  const times = { startedMs, identityMs, policyMs: gate.clock.monotonicMs() - identifiedMs }
-  const sofar = { destination, identity, policyVersion: layers.version, verdict: named, times }
-  if (named.effective === 'deny') return { ...sofar, ok: false, reason: named.reason }
-
-  const admission = gate.limits.admit(identity)
-  if (!admission.ok) return { ...sofar, ...admission }
-  const { place } = admission
-  let kept = false
-  try {
-    const judging = judgeAddresses(gate, layers, destination, network)
-    const judged = judging instanceof Promise ? await judging : judging
-    if ('reason' in judged) return { ...sofar, ...judged.progress, ok: false, reason: judged.reason }
-    const authorized: Authorized = {
-      ok: true,
-      destination,
-      identity,
-      policyVersion: layers.version,
-      verdict: judged.allow,
-      resolved: judged.progress.resolved,
-      dnsMs: judged.progress.dnsMs,
-      times,
-      permit: judged.allow.permit,
-      decidedBy: { layers, network },
-      place,
-      expiresAtMs: who.tunnelExpiresAtMs,
-    }
-    const lost = authorized.dnsMs === undefined ? undefined : await lostSince(gate, authorized)
-    if (lost) return lost
-    kept = true
-    return authorized
-  } finally {
-    if (!kept) place.release()
-  }
-}
-
 function isOpen<R extends { readonly ok: boolean }>(dialled: R): dialled is Extract<R, { readonly ok: true }> {
   return dialled.ok
 }
@@ -204,8 +209,7 @@ function judgeAddresses(
   destination: Destination,
   network: NetworkRules,
 ): Judged | Promise<Judged> {
-  if (destination.kind === 'address')
-    return judgedAs(decideAddresses(layers, destination, [destination.address], network), {})
+  if (destination.kind === 'address') return judgedAs(decideAddresses(layers, destination, [], network), {})
   const resolver = gate.resolver()
   if (!resolver) return judgedAs(decideUnresolved(layers, destination, network), {})
   const judgeAll = (resolved: Resolved): Judged => {

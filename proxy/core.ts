@@ -39,7 +39,7 @@ import type { Tracer } from './tracing/tracer.ts'
 import { LimitCounters } from './tunnels/limits.ts'
 import { lostPermission, type Permission, recheck, recheckAll } from './tunnels/live-checks.ts'
 import { type Tunnel, TunnelRegistry } from './tunnels/registry.ts'
-import { startTunnel } from './tunnels/start-tunnel.ts'
+import { startTunnel, type TunnelContext } from './tunnels/start-tunnel.ts'
 
 /** What a gateway is made of. */
 export interface GatewayOptions {
@@ -336,9 +336,10 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       newRequestId,
       readCredentials: readProxyAuthorization,
       authorize: (request) => whileUnderway(authorize(gate, request)),
-      dialPlain: (authorized) =>
+      dialPlain: (request, authorized) =>
         dialFor(
           gate,
+          request,
           authorized,
           (permit) => wayOut.dialPlain(permit),
           ({ socket }) => socket.destroy(),
@@ -362,6 +363,14 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     }),
   )
 
+  const tunnels: TunnelContext = {
+    watch,
+    unwatch: (id) => registry.remove(id),
+    audit,
+    clock,
+    expectsTls: (destination) => rules.expectsTls(destination),
+    onClose: metrics.countTunnel,
+  }
   const sides = new Set<Side>()
   const context: SessionContext = {
     gate,
@@ -369,18 +378,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     heads: keep(new Deadlines(settings().timeouts.headSeconds * 1000, clock)),
     lingers: keep(new Deadlines(LINGER_MS, clock)),
     dialTunnel: (permit) => wayOut.dialTunnel(permit),
-    startTunnel: (tunnel) =>
-      startTunnel(
-        {
-          watch,
-          unwatch: (id) => registry.remove(id),
-          audit,
-          clock,
-          expectsTls: rules.expectsTls,
-          onClose: metrics.countTunnel,
-        },
-        tunnel,
-      ),
+    startTunnel: (tunnel) => startTunnel(tunnels, tunnel),
     forward: (socket, client) => forwarder.serve(socket, client),
     onEmpty: metrics.countEmptyConnection,
   }

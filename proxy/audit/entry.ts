@@ -5,22 +5,51 @@ import type { Authorized, ConnectionRequest, Progress, Refusal } from '../reques
 import { escapeRequested } from './escape.ts'
 import type { AuthEntry, CloseEntry, DecisionEntry } from './record.ts'
 
-/** The line for a refusal, or for a connection that was let out to `dialled`. Refused credentials make an `auth` line, all else a `decision`. */
+/**
+ * The line for a refusal, or for a connection that was let out to `dialled`. Refused credentials make an `auth` line, all else a `decision`.
+ * Every field is named in one literal, here and below: objects that grow cost a tunnel more than their text.
+ */
 export function outcomeEntry(
   request: ConnectionRequest,
   outcome: Authorized | Refusal,
   dialled?: { readonly address: string; readonly connectMs?: number | undefined },
 ): AuthEntry | DecisionEntry {
-  const common = commonFields(request, outcome)
+  const { requestId, dialect, target, client } = request
+  const { identity, destination, verdict } = outcome
   if (!outcome.ok && outcome.reason.startsWith('token_')) {
-    return { ...common, kind: 'auth', decision: 'deny', effective: 'deny', reason: outcome.reason }
+    return {
+      kind: 'auth',
+      request_id: requestId,
+      tenant: identity?.tenant,
+      sandbox: identity?.sandbox,
+      token_id: identity?.tokenId,
+      issuer: identity?.issuer,
+      key_id: identity?.keyId,
+      dialect,
+      requested: escapeRequested(target),
+      host: destination && hostText(destination),
+      port: destination?.port,
+      client: clientText(client),
+      decision: 'deny',
+      effective: 'deny',
+      reason: outcome.reason,
+    }
   }
-  const { verdict } = outcome
   const refusedBy = verdict?.effective === 'allow' ? verdict.report : verdict
   const letOut = verdict?.effective === 'allow' && (outcome.ok || isFaultOfTheDestination(outcome))
   return {
-    ...common,
     kind: 'decision',
+    request_id: requestId,
+    tenant: identity?.tenant,
+    sandbox: identity?.sandbox,
+    token_id: identity?.tokenId,
+    issuer: identity?.issuer,
+    key_id: identity?.keyId,
+    dialect,
+    requested: escapeRequested(target),
+    host: destination && hostText(destination),
+    port: destination?.port,
+    client: clientText(client),
     decision: letOut ? verdict.decision : 'deny',
     effective: letOut ? 'allow' : 'deny',
     reason: outcome.ok ? refusedBy?.reason : outcome.reason,
@@ -37,7 +66,7 @@ export function outcomeEntry(
 /** The line for the end of what was let out. */
 export function closeEntry(
   request: ConnectionRequest,
-  outcome: Progress,
+  { identity, destination, policyVersion }: Progress,
   end: {
     readonly closeReason: CloseReason
     readonly bytesIn: number
@@ -47,20 +76,7 @@ export function closeEntry(
   },
 ): CloseEntry {
   return {
-    ...commonFields(request, outcome),
     kind: 'close',
-    close_reason: end.closeReason,
-    policy_version: outcome.policyVersion,
-    sni: end.sni,
-    bytes_in: end.bytesIn,
-    bytes_out: end.bytesOut,
-    duration_ms: rounded(end.durationMs) ?? 0,
-  }
-}
-
-function commonFields(request: ConnectionRequest, { identity, destination }: Progress) {
-  const { client } = request
-  return {
     request_id: request.requestId,
     tenant: identity?.tenant,
     sandbox: identity?.sandbox,
@@ -71,17 +87,24 @@ function commonFields(request: ConnectionRequest, { identity, destination }: Pro
     requested: escapeRequested(request.target),
     host: destination && hostText(destination),
     port: destination?.port,
-    client: client.port === 0 ? client.address : hostPort(client.address, client.port),
-  } as const
+    client: clientText(request.client),
+    close_reason: end.closeReason,
+    policy_version: policyVersion,
+    sni: end.sni,
+    bytes_in: end.bytesIn,
+    bytes_out: end.bytesOut,
+    duration_ms: rounded(end.durationMs) ?? 0,
+  }
+}
+
+function clientText({ address, port }: ConnectionRequest['client']): string {
+  if (port === 0) return address
+  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`
 }
 
 /** Policy let it out and the far end failed: that is not a refusal of ours. */
 function isFaultOfTheDestination({ reason }: Refusal): boolean {
   return reason.startsWith('connect_') || reason.startsWith('dns_')
-}
-
-function hostPort(address: string, port: number): string {
-  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`
 }
 
 function rounded(ms: number | undefined): number | undefined {

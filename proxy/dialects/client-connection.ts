@@ -152,7 +152,7 @@ export class ClientConnection {
   }
 
   async #goOut(incoming: Incoming, head: HttpHead, path: string, authorized: Authorized): Promise<void> {
-    const { upstream, goingOut, failed } = await this.#upstreamFor(authorized)
+    const { upstream, goingOut, failed } = await this.#upstreamFor(incoming.request, authorized)
     if (upstream === undefined) return this.#refuse(incoming, failed, goingOut)
     const recorded = await this.#record(incoming.request, authorized, goingOut)
     if (!recorded) {
@@ -165,6 +165,7 @@ export class ClientConnection {
 
   /** The connection that is open, if this request may use it; else a new one. */
   async #upstreamFor(
+    request: ConnectionRequest,
     authorized: Authorized,
   ): Promise<
     | { upstream: UpstreamConnection; goingOut: GoingOut; failed?: never }
@@ -178,7 +179,7 @@ export class ClientConnection {
     open?.socket.destroy()
     this.#upstream = undefined
     const dialled: DialledPlain | Refusal = await this.#deps
-      .dialPlain(authorized)
+      .dialPlain(request, authorized)
       .catch((error: unknown) => this.#fault(error))
     if (!dialled.ok) return { goingOut: { authorized }, failed: { ...progressOf(authorized), ...dialled } }
     const upstream = ownConnection(authorized, dialled)

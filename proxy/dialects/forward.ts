@@ -63,7 +63,7 @@ export interface ForwarderDeps {
   /** Target, identity, limits and policy, up to the decision on the very addresses; writes no audit line. */
   readonly authorize: (request: ConnectionRequest) => Promise<Authorized | Refusal>
   /** Opens a socket under the permit, and only under it; refuses when the permission was lost in the meantime. */
-  readonly dialPlain: (authorized: Authorized) => Promise<DialledPlain | Refusal>
+  readonly dialPlain: (request: ConnectionRequest, authorized: Authorized) => Promise<DialledPlain | Refusal>
   /** Writes the line that says what was decided; `false` when it could not be written and the request must not go out. */
   readonly recordDecision: (
     request: ConnectionRequest,

@@ -55,11 +55,11 @@ const MAX_ATTEMPTS = 10
  * @throws (rejects) the signal's reason when it aborts; `TypeError` for a permit without addresses, and for what is no permit
  * @see RFC 8305 section 4 for the order
  */
-export function dial(permit: Permit, options: DialOptions): Promise<Dialled<undefined> | DialFailure>
 export function dial<S extends AttachableSide>(
   permit: Permit,
   options: DialOptions & { readonly makeSide: () => NewSide<S> },
 ): Promise<Dialled<S> | DialFailure>
+export function dial(permit: Permit, options: DialOptions): Promise<Dialled<undefined> | DialFailure>
 export function dial<S extends AttachableSide>(
   permit: Permit,
   options: ConnectOptions<S>,
@@ -81,7 +81,7 @@ export function dialOperatorProxy<S extends AttachableSide>(
   return connectAny(addresses, port, options)
 }
 
-/** IPv6 and IPv4 in turn, IPv6 first, each in the order in which they were answered. */
+/** IPv6 and IPv4 in turn, IPv6 first, each in the order in which they were answered; as many as are tried. */
 export function interleaveFamilies(addresses: readonly IpAddress[]): readonly IpAddress[] {
   if (addresses.length < 2) return addresses
   const six = addresses.filter((address) => address.family === 6)
@@ -90,6 +90,7 @@ export function interleaveFamilies(addresses: readonly IpAddress[]): readonly Ip
   return Array.from({ length: longer }, (_, place) => [six[place], four[place]])
     .flat()
     .filter((address) => address !== undefined)
+    .slice(0, MAX_ATTEMPTS)
 }
 
 interface ConnectOptions<S extends AttachableSide> extends DialOptions {
@@ -109,7 +110,7 @@ async function connectAny<S extends AttachableSide>(
   if (addresses.length === 0) throw new TypeError('nothing to dial: the permit holds no address')
   const startedMs = performance.now()
   const { winner, failures, timedOut } = await raceStaggered<IpAddress, Outcome<S | undefined>>(
-    interleaveFamilies(addresses).slice(0, MAX_ATTEMPTS),
+    interleaveFamilies(addresses),
     (address, settle) => connectOne(address, port, options, settle),
     {
       delayMs: ATTEMPT_DELAY_MS,
@@ -119,44 +120,43 @@ async function connectAny<S extends AttachableSide>(
     },
   )
   const connectMs = performance.now() - startedMs
-  if (winner !== undefined && typeof winner !== 'string') return { ...winner, connectMs }
+  if (winner !== undefined && typeof winner !== 'string') {
+    const { socket, side, address } = winner
+    return { ok: true, socket, side, address, connectMs }
+  }
   return { ok: false, reason: timedOut ? 'connect_timeout' : worthiest(failures), connectMs }
 }
 
 function connectOne<S extends AttachableSide>(
   address: IpAddress,
   port: number,
-  options: ConnectOptions<S>,
+  { makeSide, allowHalfOpen }: ConnectOptions<S>,
   settle: (outcome: Outcome<S | undefined>) => void,
 ): () => void {
-  const made = options.makeSide?.()
+  const made = makeSide?.()
   const socket = net.connect({
     host: literal(address),
     port,
     lookup: refuseLookup,
     noDelay: true,
-    allowHalfOpen: options.allowHalfOpen ?? made !== undefined,
-    ...(made && { onread: made.onread }),
+    allowHalfOpen: allowHalfOpen ?? made !== undefined,
+    onread: made?.onread,
   })
-  socket.once('connect', onConnect)
-  socket.once('error', onError)
+  // Stays: a fault before the caller listens ends nothing else, and the race takes only the first word.
+  socket.on('error', (error: NodeJS.ErrnoException) => {
+    socket.destroy()
+    settle(reasonFor(error))
+  })
+  socket.on('connect', onConnect)
   return () => {
     socket.off('connect', onConnect)
     socket.destroy()
   }
 
   function onConnect(): void {
-    socket.off('error', onError)
-    socket.on('error', ignore)
     // In this very turn: what the origin says first is read right after it.
     made?.side.attach(socket)
     settle({ ok: true, socket, side: made?.side, address })
-  }
-
-  function onError(error: NodeJS.ErrnoException): void {
-    socket.on('error', ignore)
-    socket.destroy()
-    settle(reasonFor(error))
   }
 }
 
@@ -169,10 +169,6 @@ function literal(address: IpAddress): string {
 /** Reached only if {@link literal} were wrong. */
 function refuseLookup(): never {
   throw new TypeError('dialling never asks DNS')
-}
-
-function ignore(): void {
-  // The socket's `close` follows, and tells the caller.
 }
 
 function reasonFor(error: NodeJS.ErrnoException): DialReason {

@@ -8,7 +8,7 @@ import type { Clock } from '../clock.ts'
 import type { Config } from '../config/schema.ts'
 import type { Dialled } from '../connection.ts'
 import type { DialledPlain } from '../dialects/forward.ts'
-import { Side } from '../relay/side.ts'
+import { type OutboundSide, Side } from '../relay/side.ts'
 import type { Refusal } from '../request.ts'
 import { dial, type DialFailure, type DialOptions } from './dial.ts'
 import { parseFixedHosts } from './fixed-hosts.ts'
@@ -74,9 +74,10 @@ export function createWayOut(
 }
 
 function direct(resolver: Resolver, options: DialOptions): Omit<WayOut, 'close'> {
+  const withSide = { ...options, makeSide: (): OutboundSide => Side.outbound() }
   return {
     resolver,
-    dialTunnel: async (permit) => tunnelOutcome(await dial(permit, { ...options, makeSide: () => Side.outbound() })),
+    dialTunnel: async (permit) => tunnelOutcome(await dial(permit, withSide)),
     dialPlain: async (permit) => plainOutcome(await dial(permit, options)),
   }
 }

@@ -122,7 +122,7 @@ class Tunnel implements Relay, Receiver {
     this.#endReason ??= this.#goneReason(side)
     // Half a hello and an end: nothing will go up any more, and of that hello nothing has.
     if (side === this.#client && this.#gate?.isHolding) this.cut(this.#endReason)
-    else this.#otherThan(side).end()
+    else this.#otherThan(side).finish()
   }
 
   drained(side: Side): void {

@@ -19,7 +19,8 @@ export async function serveConnect(
   first: Buffer,
   mayAskAgain: boolean,
 ): Promise<'challenged' | 'over'> {
-  const { message: head, bytes } = await readMessage(side, first, parseConnectHead)
+  const reading = readMessage(side, first, parseConnectHead)
+  const { message: head, bytes } = reading instanceof Promise ? await reading : reading
   if (head.state === 'ended') {
     await endEarly(context, side, client, bytes, 'connect')
     return 'over'

@@ -5,25 +5,40 @@ import type { Side } from '../relay/side.ts'
 /** What a refused client may still send before it is cut off; its answer could be lost in a reset if its bytes were left unread. */
 const MAX_LINGER_BYTES = 256 * 1024
 
-/** Reads until `parse` knows what the bytes are, or the client ends; `bytes` is everything read. The caller's deadline ends a slow one. */
-export async function readMessage<M extends { readonly state: string }>(
+/** A message that was read whole, or the client's end instead, and everything that was read. */
+export interface Read<M> {
+  readonly message: Exclude<M, { readonly state: 'more' }> | { readonly state: 'ended' }
+  readonly bytes: Buffer
+}
+
+/** Reads until `parse` knows what the bytes are, or the client ends. Not a promise when it is known already. The caller's deadline ends a slow client. */
+export function readMessage<M extends { readonly state: string }>(
   side: Side,
   first: Buffer,
   parse: (bytes: Buffer, seenBytes: number) => M,
-): Promise<{
-  readonly message: Exclude<M, { readonly state: 'more' }> | { readonly state: 'ended' }
-  readonly bytes: Buffer
-}> {
+): Read<M> | Promise<Read<M>> {
+  const message = parse(first, 0)
+  return isWhole(message) ? { message, bytes: first } : readOn(side, first, parse)
+}
+
+async function readOn<M extends { readonly state: string }>(
+  side: Side,
+  first: Buffer,
+  parse: (bytes: Buffer, seenBytes: number) => M,
+): Promise<Read<M>> {
   let bytes = first
-  let seenBytes = 0
   for (;;) {
-    const message = parse(bytes, seenBytes)
-    if (message.state !== 'more') return { message: message as Exclude<M, { readonly state: 'more' }>, bytes }
-    seenBytes = bytes.length
+    const seenBytes = bytes.length
     const chunk = await side.read()
     if (chunk === null) return { message: { state: 'ended' }, bytes }
-    bytes = bytes.length === 0 ? chunk : Buffer.concat([bytes, chunk])
+    bytes = seenBytes === 0 ? chunk : Buffer.concat([bytes, chunk])
+    const message = parse(bytes, seenBytes)
+    if (isWhole(message)) return { message, bytes }
   }
+}
+
+function isWhole<M extends { readonly state: string }>(message: M): message is Exclude<M, { readonly state: 'more' }> {
+  return message.state !== 'more'
 }
 
 /** Sends the last word, then waits (bounded) for the client to end before closing, so that a reset does not overtake the answer. RFC 9112 section 9.6. */

@@ -39,20 +39,31 @@ export type Lost =
 
 /** Looks at every open tunnel again, and cuts what a new connection would not get. */
 export async function recheckAll(registry: TunnelRegistry, checks: LiveChecks): Promise<void> {
-  await Promise.all([...registry.list()].map((tunnel) => recheck(tunnel, checks)))
+  const waiting = [...registry.list()].map((tunnel) => recheck(tunnel, checks))
+  await Promise.all(waiting.filter((one) => one instanceof Promise))
 }
 
-/** The same for one. A fault while deciding cuts: nothing stays open unchecked. */
-export async function recheck(tunnel: Tunnel, checks: LiveChecks): Promise<void> {
+/** The same for one; a promise only where a policy has yet to be asked for. A fault while deciding cuts: nothing stays open unchecked. */
+export function recheck(tunnel: Tunnel, checks: LiveChecks): undefined | Promise<void> {
   try {
-    let lost = lostPermission(tunnel, checks)
+    const losing = lostPermission(tunnel, checks)
+    if (!(losing instanceof Promise)) {
+      cutFor(tunnel, losing)
+      return undefined
+    }
+    const waited = losing.then((lost) => cutFor(tunnel, lost)).catch(() => tunnel.relay.cut('policy_changed'))
     // What is lost for sure does not wait for a policy that has yet to be asked for.
-    if (lost instanceof Promise)
-      lost = lostUnder(checks.layersKnownFor(tunnel.identity), tunnel, checks) ?? (await lost)
-    if (lost) tunnel.relay.cut(closeReasonOf(lost))
+    const lost = lostUnder(checks.layersKnownFor(tunnel.identity), tunnel, checks)
+    cutFor(tunnel, lost)
+    return lost ? undefined : waited
   } catch {
     tunnel.relay.cut('policy_changed')
+    return undefined
   }
+}
+
+function cutFor(tunnel: Tunnel, lost: Lost | undefined): void {
+  if (lost) tunnel.relay.cut(closeReasonOf(lost))
 }
 
 /** Asks everything again that can have changed since the permission was given; `undefined` while it holds. A promise only where a policy has yet to be asked for. */

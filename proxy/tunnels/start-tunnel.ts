@@ -35,7 +35,9 @@ export interface NewTunnel {
 export function startTunnel(context: TunnelContext, { request, opened, client, early }: NewTunnel): void {
   const { watch, unwatch, audit, clock } = context
   const startedMs = clock.monotonicMs()
-  const hello = context.expectsTls(opened.destination) ? inspectorFor(opened.destination) : undefined
+  const { authorized } = opened
+  const { destination } = authorized
+  const hello = context.expectsTls(destination) ? inspectorFor(destination) : undefined
   const running = relay(client, opened.upstream, {
     clock,
     ...(early.length > 0 && { early }),
@@ -43,17 +45,17 @@ export function startTunnel(context: TunnelContext, { request, opened, client, e
     onClose: (result) => {
       unwatch(request.requestId)
       const durationMs = clock.monotonicMs() - startedMs
-      void audit.write(closeEntry(request, opened, { ...result, durationMs, sni: hello?.serverName() }))
+      void audit.write(closeEntry(request, authorized, { ...result, durationMs, sni: hello?.serverName() }))
       context.onClose({ ...result, durationMs })
     },
   })
   watch({
     requestId: request.requestId,
-    identity: opened.identity,
-    permit: opened.permit,
-    decidedBy: opened.decidedBy,
-    expiresAtMs: opened.expiresAtMs,
-    place: opened.place,
+    identity: authorized.identity,
+    permit: authorized.permit,
+    decidedBy: authorized.decidedBy,
+    expiresAtMs: authorized.expiresAtMs,
+    place: authorized.place,
     relay: running,
   })
 }

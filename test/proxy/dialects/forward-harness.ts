@@ -50,7 +50,7 @@ export class Harness {
       newRequestId: () => `req-${String(++ids)}`,
       readCredentials: (value) => (value === undefined ? { kind: 'none' } : { kind: 'token', token: value }),
       authorize: (request) => this.#authorize(request),
-      dialPlain: async ({ permit }) => {
+      dialPlain: async (_request, { permit }) => {
         this.dials++
         const socket = net.connect(this.ports.get(hostText(permit.destination)) ?? 1, '127.0.0.1')
         const failed = await Promise.race([
