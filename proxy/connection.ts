@@ -12,6 +12,7 @@ import {
   decideUnresolved,
   type Deny,
   type Layers,
+  type NameAllow,
   type NetworkRules,
   type Permit,
 } from '../policies/index.ts'
@@ -130,7 +131,7 @@ export async function authorize(gate: Gate, request: ConnectionRequest): Promise
     const found = gate.layersFor(identity)
     const layers = found instanceof Promise ? await found : found
     const network = gate.network()
-    const named = decideName(layers, destination, network)
+    const named = judgeName(layers, destination, network)
     const times = { startedMs, identityMs, policyMs: gate.clock.monotonicMs() - identifiedMs }
     const policyVersion = layers.version
     if (named.effective === 'deny')
@@ -139,7 +140,7 @@ export async function authorize(gate: Gate, request: ConnectionRequest): Promise
     const admission = gate.limits.admit(identity)
     if (!admission.ok) return { ...admission, destination, identity, policyVersion, verdict: named, times }
     place = admission.place
-    const judging = judgeAddresses(gate, layers, destination, network)
+    const judging = judgeAddresses(gate, layers, destination, network, named)
     const judged = judging instanceof Promise ? await judging : judging
     if ('reason' in judged) {
       const progress = { destination, identity, policyVersion, verdict: named, times, ...judged.progress }
@@ -202,14 +203,23 @@ function lostSince(gate: Gate, authorized: Authorized): Refusal | undefined | Pr
   return lost instanceof Promise ? lost.then(refusalOf) : refusalOf(lost)
 }
 
+/** The decision before anything is resolved. That on a literal is the whole of it. */
+function judgeName(layers: Layers, destination: Destination, network: NetworkRules): Allow | NameAllow | Deny {
+  return destination.kind === 'address'
+    ? decideAddresses(layers, destination, [], network)
+    : decideName(layers, destination, network)
+}
+
 /** Resolves the name once and decides on the very addresses that will be dialled. */
 function judgeAddresses(
   gate: Gate,
   layers: Layers,
   destination: Destination,
   network: NetworkRules,
+  named: Allow | NameAllow,
 ): Judged | Promise<Judged> {
-  if (destination.kind === 'address') return judgedAs(decideAddresses(layers, destination, [], network), {})
+  if (destination.kind === 'address')
+    return judgedAs('permit' in named ? named : decideAddresses(layers, destination, [], network), {})
   const resolver = gate.resolver()
   if (!resolver) return judgedAs(decideUnresolved(layers, destination, network), {})
   const judgeAll = (resolved: Resolved): Judged => {
