@@ -4,16 +4,19 @@ import { dirname, join } from 'node:path'
 import { format, resolveConfig } from 'prettier'
 import { configJsonSchema } from '../proxy/config/fields.ts'
 import { configurationPage } from './configuration-page.ts'
+import { grafanaDashboard } from './grafana-dashboard.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 
 /** Every generated file of the repository, by its path, and what must stand in it. */
 async function generatedFiles(): Promise<ReadonlyMap<string, string>> {
   const page = 'docs/configuration.md'
+  const dashboard = 'deploy/observability/grafana-dashboard.json'
   const style = await resolveConfig(join(ROOT, page))
   return new Map([
     ['schemas/config.schema.json', `${JSON.stringify(configJsonSchema(), null, 2)}\n`],
     [page, await format(configurationPage(), { ...style, filepath: page })],
+    [dashboard, await format(JSON.stringify(grafanaDashboard()), { ...style, filepath: dashboard })],
   ])
 }
 

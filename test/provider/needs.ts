@@ -43,6 +43,10 @@ const NEEDS = {
     probe: ['systemd-analyze', '--version'],
     reason: 'systemd-analyze is not installed (Debian: systemd)',
   },
+  prometheus: {
+    probe: ['sh', '-c', 'promtool --version && prometheus --version'],
+    reason: 'Prometheus is not installed (Debian: prometheus)',
+  },
   runsc: { probe: ['runsc', '--version'], reason: 'gVisor is not installed (Debian: runsc)' },
   busybox: {
     probe: ['sh', '-c', 'busybox --list && ! ldd "$(command -v busybox)"'],
