@@ -4,6 +4,7 @@ import { parseEntry, type Entry, type EntryContext, type EntrySets, type HostEnt
 import { HostTable } from './host-table.ts'
 import { faulty, quoted, type Checked, type LocatedFault } from './parsed.ts'
 import { findPreset } from './presets/index.ts'
+import { SharedLists } from './shared-lists.ts'
 
 /** A policy as the host of sandboxes writes it. Whatever is not allowed is denied. */
 export type EgressPolicy =
@@ -93,12 +94,31 @@ export function parseLayerPolicy(
 /** Compiles a policy; the faults of all entries come at once, each with its path. */
 export function compilePolicy(policy: EgressPolicyData, context: EntryContext): Checked<CompiledPolicy> {
   if (policy.kind !== 'static') return { ok: true, value: policy }
-  const allowed = parseEntries(policy.allowedHosts, 'allowedHosts', context)
-  const denied = parseEntries(policy.deniedHosts ?? [], 'deniedHosts', context)
+  const { allowedHosts, deniedHosts = [] } = policy
+  const shared = sharedLists(context)
+  const source = JSON.stringify([context.from, allowedHosts, deniedHosts])
+  const known = shared.find(source)
+  if (known !== undefined) return { ok: true, value: known }
+  const allowed = parseEntries(allowedHosts, 'allowedHosts', context)
+  const denied = parseEntries(deniedHosts, 'deniedHosts', context)
   if (!allowed.ok || !denied.ok) {
     return { ok: false, faults: [allowed, denied].flatMap((list) => (list.ok ? [] : list.faults)) }
   }
-  return { ok: true, value: staticPolicy(allowed.value, denied.value) }
+  const compiled = staticPolicy(allowed.value, denied.value)
+  shared.keep(source, compiled)
+  return { ok: true, value: compiled }
+}
+
+/** A list means what the sets that it may name make of it. */
+const listsOfSets = new WeakMap<EntrySets, SharedLists>()
+const NO_SETS: EntrySets = new Map()
+
+function sharedLists({ sets = NO_SETS }: EntryContext): SharedLists {
+  const known = listsOfSets.get(sets)
+  if (known !== undefined) return known
+  const fresh = new SharedLists()
+  listsOfSets.set(sets, fresh)
+  return fresh
 }
 
 /** Compiles the operator's own `deniedHosts`: a layer named `ceiling`, placed first, that allows all the rest. */

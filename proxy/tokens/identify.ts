@@ -163,7 +163,8 @@ export function createIdentifier(options: IdentifierOptions): Identifier {
     if (!verdict.ok) budget.charge(client.address, verdict.costUs + token.length * FAILURE_COST_US.perByte)
     if (asked !== generation) return verdict
     if (verdict.ok) {
-      verified.set(id, verdict, token.length)
+      const { claim } = verdict.identity
+      verified.set(id, verdict, token.length, claim.kind === 'static' ? claim : undefined)
       signers.set(verdict.identity, verdict.source.key)
     } else if (verdict.settled) refused.set(id, verdict, token.length)
     return verdict

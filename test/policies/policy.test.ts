@@ -1,5 +1,16 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
-import { compilePolicy, parseLayerPolicy, parsePolicy, type EgressPolicyData } from '../../policies/index.ts'
+import {
+  compilePolicy,
+  type EgressPolicyData,
+  type EntryContext,
+  type EntrySets,
+  parseLayerPolicy,
+  parsePolicy,
+  parseSets,
+} from '../../policies/index.ts'
+import { SharedLists } from '../../policies/shared-lists.ts'
 
 const FILE = { from: 'file' } as const
 const TOKEN = { from: 'token' } as const
@@ -99,5 +110,69 @@ describe('compilePolicy', () => {
     const compiled = compilePolicy(data, FILE)
     allowedHosts.push('evil.example')
     expect(compiled.ok && compiled.value.kind === 'static' && compiled.value.allowedHosts).toEqual(['api.example.com'])
+  })
+})
+
+describe('equal lists', () => {
+  const list = (allowedHosts: readonly string[], deniedHosts?: readonly string[]): EgressPolicyData => ({
+    kind: 'static',
+    allowedHosts,
+    deniedHosts,
+  })
+  const compiled = (data: EgressPolicyData, context: EntryContext) => {
+    const policy = compilePolicy(data, context)
+    return policy.ok ? policy.value : undefined
+  }
+
+  it('are compiled once', () => {
+    expect(compiled(list(['once.example.com']), FILE)).toBe(compiled(list(['once.example.com'], []), FILE))
+  })
+
+  it.each([
+    ['another order', list(['b.example.com', 'a.example.com'])],
+    ['one denied instead', list(['a.example.com'], ['b.example.com'])],
+    ['two in one text', list(['a.example.com","b.example.com'])],
+    ['one more', list(['a.example.com', 'b.example.com', 'c.example.com'])],
+  ])('are not those with %s', (_sentence, data) => {
+    const first = compiled(list(['a.example.com', 'b.example.com']), FILE)
+    expect(first).toBeDefined()
+    expect(compiled(data, FILE)).not.toBe(first)
+  })
+
+  it('mean what the sets of their own context say, and what their own place may say', () => {
+    const sets = (host: string): EntrySets => {
+      const read = parseSets({ ours: [host] })
+      if (!read.ok) throw new Error('no set')
+      return read.value
+    }
+    const [one, other] = [sets('one.example.com'), sets('other.example.com')]
+    const first = compiled(list(['@ours']), { from: 'file', sets: one })
+    expect(first).toBe(compiled(list(['@ours']), { from: 'file', sets: one }))
+    const second = compiled(list(['@ours']), { from: 'file', sets: other })
+    expect(second).toBeDefined()
+    expect(second).not.toBe(first)
+    expect(compiled(list(['@ours']), FILE)).toBeUndefined()
+    expect(compiled(list(['bücher.example']), FILE)).toBeDefined()
+    expect(compiled(list(['bücher.example']), TOKEN)).toBeUndefined()
+  })
+
+  it('are forgotten when nobody holds them', async () => {
+    setFlagsFromString('--expose-gc')
+    const collect = runInNewContext('gc') as () => void
+    const lists = new SharedLists()
+    const make = (count: number): void => {
+      for (let index = 0; index < count; index++) {
+        const policy = compiled(list([`gone-${index}.example.com`]), { from: 'file', sets: new Map() })
+        if (policy?.kind === 'static') lists.keep(`gone-${index}`, policy)
+      }
+    }
+    make(100)
+    expect(lists.size).toBe(100)
+    await expect
+      .poll(() => {
+        collect()
+        return lists.size
+      })
+      .toBe(0)
   })
 })
