@@ -28,6 +28,24 @@ module.exports = {
       to: { path: '^(provider|deploy|test|scripts|bench)/' },
     },
     {
+      name: 'console-knows-types-alone',
+      comment:
+        'The console runs in a browser: of the gateway it takes the shapes of what the control API answers, and no code.',
+      severity: 'error',
+      from: { path: '^proxy/console/', pathNot: '/vite\\.config\\.ts$' },
+      to: {
+        path: `^(policies|proxy|provider|deploy|test|scripts|bench)/|${BUILTIN}`,
+        pathNot: '^proxy/console/',
+        dependencyTypesNot: ['type-only'],
+      },
+    },
+    {
+      name: 'console-is-served-not-imported',
+      severity: 'error',
+      from: { path: '^(policies|proxy|provider)/', pathNot: '^proxy/console/' },
+      to: { path: '^proxy/console/' },
+    },
+    {
       name: 'provider-by-the-front-door',
       severity: 'error',
       from: { path: '^provider/', pathNot: '^provider/cli/' },
@@ -60,7 +78,8 @@ module.exports = {
     {
       name: 'no-development-library-in-the-product',
       severity: 'error',
-      from: { path: '^(policies|proxy|provider)/' },
+      // What the console is made of is bundled into it.
+      from: { path: '^(policies|proxy|provider)/', pathNot: '^proxy/console/' },
       to: {
         dependencyTypes: ['npm-dev'],
         dependencyTypesNot: ['type-only'],

@@ -22,7 +22,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ['policies/**/*.ts', 'proxy/**/*.ts', 'provider/**/*.ts'],
+    files: ['policies/**/*.ts', 'proxy/**/*.{ts,tsx}', 'provider/**/*.ts'],
     plugins: { jsdoc },
     rules: {
       'jsdoc/require-jsdoc': [

@@ -12,10 +12,10 @@ import { closeEntry } from './audit/entry.ts'
 import { redactCredentials } from './audit/escape.ts'
 import { openAuditLog } from './audit/log.ts'
 import type { AuditLog } from './audit/record.ts'
-import { openAuditService } from './audit/service.ts'
+import { type AuditService, openAuditService } from './audit/service.ts'
 import { type Clock, systemClock } from './clock.ts'
 import type { Config } from './config/schema.ts'
-import { configWarnings, lacksOwnKey, NO_OWN_KEY } from './config/warnings.ts'
+import { configWarnings, lacksOwnKey, NO_OWN_KEY, TWO_SOURCES } from './config/warnings.ts'
 import { authorize, dialFor, type Gate, recordOutcome } from './connection.ts'
 import { Deadlines } from './deadlines.ts'
 import { createForwarder } from './dialects/forward.ts'
@@ -23,7 +23,9 @@ import { createWayOut } from './egress/way-out.ts'
 import { KnownDestinations } from './known-destinations.ts'
 import { Patience } from './patience.ts'
 import { type MachineSets, readMachineSets } from './policy/machine-sets.ts'
+import { fileChangeForAudit } from './policy/policy-difference.ts'
 import { createPolicySource, type PolicySource } from './policy/policy-source.ts'
+import type { FileChange } from './policy/tenant-files/file-layers.ts'
 import type { Side } from './relay/side.ts'
 import type { ClientInfo } from './request.ts'
 import { compileRuleset } from './ruleset.ts'
@@ -72,6 +74,8 @@ export interface Core {
   readonly logger: GatewayLogger
   readonly clock: Clock
   readonly audit: AuditLog
+  /** What reads the log beside it. */
+  readonly auditService: Pick<AuditService, 'sinks' | 'integrity'>
   readonly metrics: Metrics
   readonly policies: PolicySource
   readonly ownKeys: OwnKeys
@@ -164,16 +168,23 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     if (lacksOwnKey(config, ownKeys.list().length)) logger.warn({}, NO_OWN_KEY)
   }
   warnOfNoKey(settings())
+  let recordFileChange: (change: FileChange) => void = () => undefined
   const policies = keep(
     createPolicySource({
       policy: settings().policy,
       machineSets: machineSets.sets,
       clock,
+      onFileChange: (change) => recordFileChange(change),
       cacheCounts: caches.policy,
       onFault: (policy, error) => logger.error({ policy, fault: faultText(error) }, 'a policy can not be had'),
     }),
   )
   for (const { tenant, policy } of state.tenantPolicies.list()) policies.keepTenant(tenant, policy)
+  const warnOfTwoSources = () => {
+    const kept = state.tenantPolicies.list().length
+    if (kept > 0 && policies.tenantFiles()) logger.warn({ tenants: kept }, TWO_SOURCES)
+  }
+  warnOfTwoSources()
   const registry = keep(new TunnelRegistry({ clock, idleTimeoutMs: settings().timeouts.idleSeconds * 1000 }))
   const limits = new LimitCounters(settings().limits, clock)
   const instance = settings().audit.instance ?? instanceName(os.hostname())
@@ -197,6 +208,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
         unwritableSinceMs === undefined ? 0 : (clock.monotonicMs() - unwritableSinceMs) / 1000,
       auditSinks: () => auditService.sinks(),
       ...(tracer && { traceSpans: tracer.counts }),
+      ...(settings().policy.tenantFiles && { tenantFiles: () => policies.tenantFiles() }),
     }),
   )
   /** Set once there are tunnels to look at. */
@@ -242,6 +254,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     }),
   )
   auditService.start(audit)
+  recordFileChange = (change) => void audit.write({ kind: 'admin', ...fileChangeForAudit(change) })
 
   let draining = false
   /** For what others have yet to say while a request is decided; a gateway that closes does not wait for it. */
@@ -413,6 +426,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     forwarder.setTimeouts(forwarderTimes(config))
     metrics.countPolicy()
     warnOfNoKey(config)
+    warnOfTwoSources()
     for (const warning of configWarnings(config)) logger.warn({}, warning)
     await audit.write({ kind: 'admin', action: 'reload', policy_version: policies.version })
     await recheckTunnels()
@@ -440,6 +454,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     logger,
     clock,
     audit,
+    auditService,
     metrics,
     policies,
     ownKeys,

@@ -20,6 +20,8 @@ export interface Caller {
   readonly scopes: ReadonlySet<AdminScope>
   /** Of an admin token. */
   readonly tokenId: string | undefined
+  /** Likewise; milliseconds since the epoch. */
+  readonly expiresAtMs: number | undefined
   /** `address:port` of the caller, or `unix`. */
   readonly client: string
   /** Asked again while something long goes on. */
@@ -42,6 +44,7 @@ export interface Access {
   readonly identify: (request: IncomingMessage) => Promise<Caller>
 }
 
+const NO_TOKEN = { tokenId: undefined, expiresAtMs: undefined }
 const EVERYTHING: ReadonlySet<AdminScope> = new Set(ADMIN_SCOPES)
 
 /** Makes it. */
@@ -69,8 +72,7 @@ export function createAccess({ settings, verifier, revocations, clock, isOwnSock
     const { authorization } = request.headers
     const where = clientOf(request)
     if (authorization !== undefined) return bearer(authorization, where)
-    if (isOwnSocket)
-      return { author: 'unix', scopes: EVERYTHING, tokenId: undefined, client: 'unix', isGood: () => true }
+    if (isOwnSocket) return { author: 'unix', scopes: EVERYTHING, ...NO_TOKEN, client: 'unix', isGood: () => true }
     return certified(request, where) ?? refuse('credentials_missing', 'this route needs credentials')
   }
 
@@ -88,8 +90,8 @@ export function createAccess({ settings, verifier, revocations, clock, isOwnSock
       failures.charge(where.address, verdict.costUs)
       return refuse('credentials_invalid', `the token is not accepted: ${verdict.reason}`)
     }
-    const { name, tokenId, scopes, isGood } = verdict.bearer
-    return { author: name ?? `token ${tokenId}`, scopes, tokenId, client: clientText(where), isGood }
+    const { name, tokenId, expiresAtMs, scopes, isGood } = verdict.bearer
+    return { author: name ?? `token ${tokenId}`, scopes, tokenId, expiresAtMs, client: clientText(where), isGood }
   }
 
   function certified(request: IncomingMessage, where: ClientInfo): Caller | undefined {
@@ -109,7 +111,7 @@ export function createAccess({ settings, verifier, revocations, clock, isOwnSock
     return {
       author: client.name,
       scopes: new Set(client.scopes),
-      tokenId: undefined,
+      ...NO_TOKEN,
       client: clientText(where),
       isGood: () => find()?.name === client.name,
     }

@@ -1,6 +1,7 @@
 /** What the routes of the control API ask of the gateway. Data and functions; no behaviour here. */
 import type { EntrySets } from '../../policies/index.ts'
 import type { AuditEntry, AuditLog } from '../audit/record.ts'
+import type { AuditService } from '../audit/service.ts'
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/schema.ts'
 import type { Gate } from '../connection.ts'
@@ -17,6 +18,11 @@ export interface Control {
   readonly config: () => Config
   readonly clock: Clock
   readonly audit: AuditLog
+  readonly auditService: Pick<AuditService, 'sinks' | 'integrity'>
+  /** Why the gateway should get no new connections at the moment; empty when it should. */
+  readonly notReady: () => readonly string[]
+  /** Of the package. */
+  readonly version: string
   readonly policies: PolicySource
   readonly state: State
   readonly ownKeys: OwnKeys

@@ -83,6 +83,8 @@ export interface MetricsOptions {
   readonly caches?: Readonly<Record<string, CacheCounts>>
   /** Seconds since the audit log could be written to for the last time; 0 while it can. */
   readonly auditUnwritableSeconds?: () => number
+  /** Absent: policies of tenants are in no files. */
+  readonly tenantFiles?: () => { readonly faults: readonly unknown[]; readonly isStale: boolean } | undefined
   /** Absent: no audit sinks. */
   readonly auditSinks?: () => Promise<readonly SinkStatus[]>
   /** What became of the spans of traces, by result: a closed set. Absent: no tracing. */
@@ -167,7 +169,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
 
 /** What is not counted here, only read. */
 function exposeRead(shown: Exposition, options: MetricsOptions, ended: OpenBytes): void {
-  const { isReady, policyVersion, traceSpans, auditSinks, openBytes = () => NO_BYTES } = options
+  const { isReady, policyVersion, traceSpans, auditSinks, tenantFiles, openBytes = () => NO_BYTES } = options
   const bytes = shown.counter('bytes_total', 'Bytes relayed, those of open tunnels included; in is origin to client.', [
     'direction',
   ])
@@ -197,6 +199,16 @@ function exposeRead(shown: Exposition, options: MetricsOptions, ended: OpenBytes
       "Always 1; the label is the version of the operator's policy that is in force, a hash.",
       () => ({ version: policyVersion() }),
     )
+  shown.gauge(
+    'policy_file_faults',
+    'Files of policies that can not be used now.',
+    tenantFiles && (() => tenantFiles()?.faults.length ?? 0),
+  )
+  shown.gauge(
+    'policy_files_stale',
+    '1 when the files of policies were out of reach for so long that nobody has one.',
+    tenantFiles && (() => (tenantFiles()?.isStale === true ? 1 : 0)),
+  )
   if (traceSpans !== undefined) {
     const spans = shown.counter('trace_spans_total', 'Spans of traces, by what became of them.', ['result'])
     for (const result of Object.keys(traceSpans())) shown.mirror(spans, { result }, () => traceSpans()[result] ?? 0)

@@ -6,6 +6,7 @@ import type { BindAddress, BoundListener } from '../gateway.ts'
 import { readTlsMaterial, watchCertificates } from '../listeners.ts'
 import { createAdminVerifier } from '../tokens/admin-token.ts'
 import { createAccess } from './access.ts'
+import { consoleFiles } from './console-files.ts'
 import type { Control } from './control.ts'
 import { createLeases } from './leases.ts'
 import { adminRoutes } from './routes/index.ts'
@@ -41,6 +42,9 @@ export function openAdmin(core: Core, { bind, reload, version }: OpenAdminOption
     config: core.config,
     clock,
     audit,
+    auditService: core.auditService,
+    notReady: core.notReady,
+    version,
     policies: core.policies,
     state,
     ownKeys: core.ownKeys,
@@ -72,6 +76,12 @@ export function openAdmin(core: Core, { bind, reload, version }: OpenAdminOption
           isOwnSocket: address.kind === 'unix',
         }),
         routes: adminRoutes(control),
+        console: {
+          isOn: () => settings().console,
+          files: consoleFiles,
+          onFault: (error) =>
+            logger.warn({ fault: faultText(error) }, 'the console can not be served: it is not built'),
+        },
         version,
         onFault,
         // A socket of the machine needs none.

@@ -9,6 +9,7 @@ import type { TlsMaterial } from '../relay/listen.ts'
 import { type Access, requireScope } from './access.ts'
 import { AdminError, adviceOf, statusOf } from './admin-error.ts'
 import type { Metrics } from './metrics.ts'
+import { type ConsoleOptions, mountConsole } from './mount-console.ts'
 import { openApiDocument } from './openapi.ts'
 import { type AdminRoute, DEFAULT_BODY_LIMIT, type EventStream } from './route.ts'
 import { sendEvents } from './send-events.ts'
@@ -24,6 +25,8 @@ export interface AdminOptions {
   readonly open: () => readonly ('jwks' | 'metrics')[]
   readonly access: Access
   readonly routes: readonly AdminRoute[]
+  /** Absent: no console. */
+  readonly console?: ConsoleOptions
   readonly version: string
   /** Absent: plain. */
   readonly tls?: TlsMaterial | undefined
@@ -85,6 +88,7 @@ export function createAdminServer(options: AdminOptions): AdminServer {
   })
   mountOpen(app, options)
   mountControl(app, options)
+  if (options.console) mountConsole(app, options.console)
   app.setNotFoundHandler((_request, reply) => refuse(reply, new AdminError('not_found', 'there is no such route')))
   app.setErrorHandler((error, _request, reply) => {
     const known = adminErrorOf(error)

@@ -5,12 +5,13 @@ import { join } from 'node:path'
 import type { Config } from '../config/schema.ts'
 import { AUDIT_PUBLIC_KEY_FILE } from '../state/audit-key.ts'
 import { createAlertSink } from './alerts/alert-sink.ts'
+import { IntegrityWatch } from './integrity.ts'
 import { parseVerifyKeys } from './key.ts'
 import type { AuditLogger } from './log.ts'
 import type { AuditLog } from './record.ts'
 import { retireFiles } from './retention/retire.ts'
 import { SignedTo } from './retention/signed-to.ts'
-import { verifyApart } from './retention/verify-apart.ts'
+import { faultLine } from './retention/verify-apart.ts'
 import { openSink } from './sinks/open-sink.ts'
 import { Shipper, type ShipperOptions, type SinkStatus } from './sinks/shipper.ts'
 import type { Sink } from './sinks/sink.ts'
@@ -35,6 +36,8 @@ export interface AuditService {
   readonly onCheckpoint: (line: string) => void
   /** How the sinks are doing. */
   readonly sinks: () => Promise<readonly SinkStatus[]>
+  /** How sound the log is, as far as it is known. */
+  readonly integrity: Pick<IntegrityWatch, 'read' | 'verify'>
   /** After the log was closed: sends what is left for a moment, then stops. The rest goes at the next start. Idempotent. */
   readonly close: () => Promise<void>
 }
@@ -55,6 +58,7 @@ export async function openAuditService(options: AuditServiceOptions): Promise<Au
   const stopped = new AbortController()
   const timers: NodeJS.Timeout[] = []
   let log: Pick<AuditLog, 'write'> | undefined
+  const integrity = new IntegrityWatch({ folder: settings.path, instance, keyFile, signal: stopped.signal })
   const signedTo = new SignedTo({ folder: settings.path, instance, withinMs: SIGNED_WITHIN_MS })
 
   const shipper = (name: string, sink: Sink, onRefused?: ShipperOptions['onRefused']) =>
@@ -99,7 +103,9 @@ export async function openAuditService(options: AuditServiceOptions): Promise<Au
 
   let lastFault = ''
   const verify = async (opened: Pick<AuditLog, 'write'>) => {
-    const fault = await verifyApart({ folder: settings.path, instance, keyFile }, stopped.signal)
+    const { outcome, fault: found } = await integrity.verify()
+    if (outcome === 'unreadable') throw new Error('the audit log could not be read')
+    const fault = found === undefined ? undefined : faultLine(found)
     if (fault !== undefined && fault !== lastFault) {
       logger.error({ fault }, 'the audit log does not verify')
       await opened.write({ kind: 'admin', action: 'verify_failed', detail: fault })
@@ -130,7 +136,11 @@ export async function openAuditService(options: AuditServiceOptions): Promise<Au
       if (webhook !== undefined)
         every(settings.alerts.verifySeconds * 1000, () => verify(opened), 'the audit log could not be verified')
     },
-    onCheckpoint: (line) => signedTo.note(line),
+    onCheckpoint: (line) => {
+      signedTo.note(line)
+      integrity.note(line)
+    },
+    integrity,
     sinks: () => Promise.all(shippers.map((each) => each.status())),
     close: async () => {
       stopped.abort()

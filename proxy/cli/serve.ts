@@ -201,6 +201,11 @@ function whereText(config: Config, { proxy, admin }: Listening): readonly string
       ? []
       : [
           `  admin   ${scheme(admin, config.admin.tls !== undefined)}${listenText(admin)}   /healthz /readyz /openapi.json: docs/control-api.md`,
+          ...(config.admin.console && admin.kind === 'tcp'
+            ? [
+                `  console ${scheme(admin, config.admin.tls !== undefined)}${listenText(reachable(admin))}/console/   docs/console.md`,
+              ]
+            : []),
         ]),
     `  audit   ${config.audit.path}`,
   ]

@@ -48,6 +48,12 @@ export const adminSection = z
       .describe(
         'What needs no credentials beside `/healthz` and `/readyz`: the public keys at `/.well-known/jwks.json`, and `/metrics`, which else needs the scope `read`.',
       ),
+    console: z
+      .boolean()
+      .default(true)
+      .describe(
+        'Serves the console at `/console/`: a page without data of its own, whose files need no credentials. All that it shows needs a token.',
+      ),
     tls: tls.optional(),
     clients: z
       .array(client)

@@ -7,6 +7,11 @@ const ROOT = path.join(import.meta.dirname, '../..')
 
 /** Every use of the network that is allowed, where it is, and why. What is no longer there must go from here too. */
 const ALLOWED: Readonly<Record<string, readonly [uses: readonly string[], why: string]>> = {
+  'proxy/admin/console-files.ts': [
+    ['child_process.execFile'],
+    'in a checkout: builds the console with the bundler of the development packages',
+  ],
+  'proxy/console/api.ts': [['fetch'], 'runs in a browser: asks the control API that the page came from'],
   'proxy/audit/sinks/post.ts': [['fetch'], 'sends audit lines to the sinks that the operator named'],
   'proxy/audit/sinks/syslog-connection.ts': [
     ['net.connect', 'tls.connect'],

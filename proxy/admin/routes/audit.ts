@@ -18,6 +18,7 @@ const MAX_SCANS = 4
 const MAX_STREAMS = 32
 const DEFAULT_PERIOD_MS = 3_600_000
 const MAX_TOP = 100
+const MAX_BUCKETS = 60
 
 const filters = {
   kind: z.enum(['auth', 'decision', 'close', 'admin']).optional(),
@@ -36,7 +37,35 @@ const period = {
   until: instant.optional().describe('Before.'),
 }
 
+const line = z.string().regex(/^\d{1,3}$|^1000$/, { error: 'expected a number from 0 to 1000' })
+
 const counts = z.array(z.object({ name: z.string(), count: z.int().positive() }))
+
+const summary = z.object({
+  since: instant,
+  until: instant,
+  allowed: z.int().nonnegative(),
+  refused: z.int().nonnegative(),
+  reported: z.int().nonnegative().describe('Let out by a layer that only reports.'),
+  credentialsRefused: z.int().nonnegative(),
+  refusedHosts: counts,
+  refusedTenants: counts,
+  reasons: counts,
+  exact: z.boolean().describe('`false` when there were more names than are counted apart.'),
+  series: z
+    .array(
+      z.object({
+        start: instant,
+        refused: z.int().nonnegative(),
+        hosts: z.array(z.int().nonnegative()).describe('Of each of `refusedHosts`, in their order.'),
+      }),
+    )
+    .optional()
+    .describe('With `buckets`: refusals in each part of the period, earliest first.'),
+})
+
+/** What the summary answers. */
+export type SummaryShown = z.output<typeof summary>
 
 /** The routes. */
 export function auditRoutes(control: Control): readonly AdminRoute[] {
@@ -83,8 +112,12 @@ export function auditRoutes(control: Control): readonly AdminRoute[] {
       summary: 'Follow the audit log: one server-sent event a line, in its `data`',
       scopes: ['read'],
       errors: [],
-      query: z.strictObject(filters),
-      handle: ({ query, signal }) => streams.generator(() => events(path(), filtersOf(query), signal)),
+      query: z.strictObject({
+        ...filters,
+        lines: line.optional().describe('Begins with so many of the last ones. Default 0.'),
+      }),
+      handle: ({ query: { lines, ...query }, signal }) =>
+        streams.generator(() => events(path(), filtersOf(query), Number(lines ?? 0), signal)),
     }),
     defineRoute({
       method: 'GET',
@@ -99,32 +132,31 @@ export function auditRoutes(control: Control): readonly AdminRoute[] {
         ...period,
         tenant: name.optional(),
         sandbox: name.optional(),
+        host: name.optional().describe('In canonical form.'),
+        buckets: z
+          .string()
+          .regex(/^[1-9]$|^[1-5]\d$|^60$/, { error: `expected a number from 1 to ${MAX_BUCKETS}` })
+          .optional()
+          .describe('Counts refusals also in so many equal parts of the period.'),
         top: z
           .string()
           .regex(/^[1-9]\d?$|^100$/, { error: `expected a number from 1 to ${MAX_TOP}` })
           .optional()
           .describe('Of each ranking. Default 10.'),
       }),
-      reply: z.object({
-        since: instant,
-        until: instant,
-        allowed: z.int().nonnegative(),
-        refused: z.int().nonnegative(),
-        reported: z.int().nonnegative().describe('Let out by a layer that only reports.'),
-        credentialsRefused: z.int().nonnegative(),
-        refusedHosts: counts,
-        refusedTenants: counts,
-        reasons: counts,
-        exact: z.boolean().describe('`false` when there were more names than are counted apart.'),
-      }),
+      reply: summary,
       handle: ({ query, signal }) =>
         scans(() =>
           withinTime(signal, async (deadline) => {
             const untilMs = query.until === undefined ? control.clock.wallMs() : Date.parse(query.until)
             const sinceMs = query.since === undefined ? untilMs - DEFAULT_PERIOD_MS : Date.parse(query.since)
-            const { tenant, sandbox } = query
-            const found = queryAudit({ path: path(), filters: { tenant, sandbox, sinceMs, untilMs }, signal: deadline })
-            const result = await summarize(found, query.top === undefined ? 10 : Number(query.top))
+            const { tenant, sandbox, host } = query
+            const filters = { tenant, sandbox, host, sinceMs, untilMs }
+            const found = queryAudit({ path: path(), filters, signal: deadline })
+            const result = await summarize(found, {
+              top: Number(query.top ?? 10),
+              ...(query.buckets !== undefined && { series: { sinceMs, untilMs, buckets: Number(query.buckets) } }),
+            })
             return { since: new Date(sinceMs).toISOString(), until: new Date(untilMs).toISOString(), ...result }
           }),
         ),
@@ -135,9 +167,10 @@ export function auditRoutes(control: Control): readonly AdminRoute[] {
 async function* events(
   path: string,
   wanted: AuditFilters,
+  lines: number,
   signal: AbortSignal,
 ): AsyncGenerator<string, void, undefined> {
-  for await (const { line, text } of tailAudit({ path, filters: wanted, lines: 0, signal })) {
+  for await (const { line, text } of tailAudit({ path, filters: wanted, lines, signal })) {
     // A line is one line of ASCII, whatever was in it.
     yield `id: ${line.instance}:${line.seq}\nevent: ${line.kind}\ndata: ${text}\n\n`
   }

@@ -69,6 +69,9 @@ const reply = z.object({
   note: z.string().optional(),
 })
 
+/** What the route answers. */
+export type ExplanationShown = z.output<typeof reply>
+
 /** The route. */
 export function explainRoutes(control: Control): readonly AdminRoute[] {
   const { gate, config, clock } = control

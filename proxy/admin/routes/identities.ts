@@ -23,6 +23,9 @@ const identity = z.object({
   ofTenant: usage.optional(),
 })
 
+/** One of the list. */
+export type IdentityShown = z.output<typeof identity>
+
 const SHOWN_TOKENS = 32
 
 /** The routes. */

@@ -2,12 +2,15 @@
 import type { Control } from '../control.ts'
 import type { AdminRoute } from '../route.ts'
 import { auditRoutes } from './audit.ts'
+import { callerRoutes } from './caller.ts'
 import { explainRoutes } from './explain.ts'
 import { identityRoutes } from './identities.ts'
+import { integrityRoutes } from './integrity.ts'
 import { listenerRoutes } from './listeners.ts'
 import { policyRoutes } from './policies.ts'
 import { reloadRoutes } from './reload.ts'
 import { revocationRoutes } from './revocations.ts'
+import { statusRoutes } from './status.ts'
 import { tokenRoutes } from './tokens.ts'
 import { tunnelRoutes } from './tunnels.ts'
 
@@ -22,6 +25,9 @@ export function adminRoutes(control: Control): readonly AdminRoute[] {
     ...identityRoutes(control),
     ...listenerRoutes(control),
     ...auditRoutes(control),
+    ...integrityRoutes(control),
+    ...statusRoutes(control),
+    ...callerRoutes(),
     ...reloadRoutes(control),
   ]
 }

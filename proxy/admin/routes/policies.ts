@@ -17,8 +17,8 @@ const SHOWN_TUNNELS = 100
 
 const version = z.string().max(64)
 const source = z
-  .enum(['api', 'configuration', 'resolver'])
-  .describe('Where it comes from: this API, the file, or `tenantResolver`.')
+  .enum(['api', 'configuration', 'file', 'resolver'])
+  .describe('Where it comes from: this API, the configuration, `tenantFiles`, or `tenantResolver`.')
 const params = z.strictObject({ tenant: tenantName })
 const inForce = z.object({ tenant: z.string(), source, version: z.string(), policy: layerPolicySchema })
 const replaces = version
@@ -26,6 +26,9 @@ const replaces = version
   .describe(
     'The version that it takes the place of, as read before; `null` where there is none. Another one in force: 409.',
   )
+
+/** The policy of a tenant. */
+export type PolicyShown = z.output<typeof inForce>
 
 const entryDifference = z.object({ appear: z.array(z.string()), vanish: z.array(z.string()) })
 const step = z.object({ from: z.string().nullable(), to: z.string().nullable() })
@@ -59,6 +62,12 @@ const dryRun = z.object({
   }),
 })
 
+/** What a dry run answers. */
+export type DryRunShown = z.output<typeof dryRun>
+
+/** What a change answers. */
+export type ChangeShown = z.output<typeof changed>
+
 /** The routes. */
 export function policyRoutes(control: Control): readonly AdminRoute[] {
   const { policies, state } = control
@@ -77,6 +86,12 @@ export function policyRoutes(control: Control): readonly AdminRoute[] {
     next: CheckedTenantLayer | undefined,
     caller: Caller,
   ): Promise<z.input<typeof changed>> {
+    const files = policies.tenantFiles()
+    if (next !== undefined && files !== undefined)
+      throw new AdminError(
+        'conflict',
+        `policies of tenants come from \`policy.tenantFiles\` (\`${files.path}\`), so that one place says what is in force: change the file there`,
+      )
     const before = await policies.tenantInForce(tenant)
     if ((before?.version ?? null) !== expected) throw stale(tenant, before)
     if (next === undefined && state.tenantPolicies.get(tenant) === undefined)
@@ -169,10 +184,11 @@ export function policyRoutes(control: Control): readonly AdminRoute[] {
       path: '/v1/policies/{tenant}',
       id: 'putPolicy',
       tag: 'policies',
-      summary: 'Put a policy in the place of what a tenant has; it survives restarts and wins over the configuration',
+      summary:
+        'Put a policy in the place of what a tenant has; it survives restarts and wins over the configuration; refused where policies come from `tenantFiles`',
       scopes: ['policy'],
       bodyLimit: POLICY_BODY,
-      errors: ['version_stale', 'policy_invalid', 'audit_unavailable', 'state_unusable'],
+      errors: ['version_stale', 'conflict', 'policy_invalid', 'audit_unavailable', 'state_unusable'],
       params,
       body: z.strictObject({ policy: layerPolicySchema, replaces }),
       reply: changed,

@@ -22,6 +22,9 @@ const tunnel = z.object({
   idleSeconds: z.number().nonnegative(),
 })
 
+/** One of the list. */
+export type TunnelShown = z.output<typeof tunnel>
+
 const filters = {
   tenant: name.optional(),
   sandbox: name.optional(),

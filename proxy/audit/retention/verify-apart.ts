@@ -4,7 +4,7 @@ import { isMainThread, parentPort, Worker, workerData } from 'node:worker_thread
 import { z } from 'zod'
 import { parseVerifyKeys } from '../key.ts'
 import { listSegments } from '../segments.ts'
-import { verifyAudit } from '../verify.ts'
+import { type AuditFault, type InstanceReport, verifyAudit } from '../verify.ts'
 
 const jobSchema = z.strictObject({
   job: z.literal('sallyport-verify'),
@@ -13,16 +13,24 @@ const jobSchema = z.strictObject({
   keyFile: z.string(),
 })
 
-/** What is wrong with the log of an instance; undefined when it verifies. Rejects when it can't be read. */
+/** What was found. */
+export interface Verified {
+  /** The first thing that is wrong; absent when the log verifies. */
+  readonly fault: AuditFault | undefined
+  /** How far it was read. */
+  readonly report: InstanceReport | undefined
+}
+
+/** Verifies the log of an instance. Rejects when it can't be read, or when `signal` aborts. */
 export function verifyApart(
   job: { readonly folder: string; readonly instance: string; readonly keyFile: string },
   signal: AbortSignal,
-): Promise<string | undefined> {
+): Promise<Verified> {
   return new Promise((resolve, reject) => {
     const worker = new Worker(new URL(import.meta.url), { workerData: { job: 'sallyport-verify', ...job } })
     const stop = (): void => void worker.terminate()
     signal.addEventListener('abort', stop, { once: true })
-    worker.once('message', (fault: string) => resolve(fault === '' ? undefined : fault))
+    worker.once('message', (verified: Verified) => resolve(verified))
     worker.once('error', reject)
     worker.once('exit', () => {
       signal.removeEventListener('abort', stop)
@@ -32,12 +40,17 @@ export function verifyApart(
   })
 }
 
-async function verifyHere(data: unknown): Promise<string> {
+/** The fault as one line, for the log. */
+export function faultLine({ code, message }: AuditFault): string {
+  return `${code}, ${message}`
+}
+
+async function verifyHere(data: unknown): Promise<Verified> {
   const { folder, instance, keyFile } = jobSchema.parse(data)
   const keys = parseVerifyKeys(readFileSync(keyFile, 'utf8'), keyFile)
   const paths = listSegments(folder).flatMap((segment) => (segment.instance === instance ? [segment.path] : []))
-  const { ok, fault } = await verifyAudit({ paths, keys })
-  return ok ? '' : `${fault?.code ?? 'unknown'}, ${fault?.message ?? ''}`
+  const { fault, instances } = await verifyAudit({ paths, keys })
+  return { fault, report: instances[0] }
 }
 
 if (!isMainThread && jobSchema.safeParse(workerData).success) parentPort?.postMessage(await verifyHere(workerData))

@@ -290,6 +290,7 @@ describe('policies', () => {
       author: 'bob',
       scopes: new Set(['policy']),
       tokenId: undefined,
+      expiresAtMs: undefined,
       client: 'unix',
       isGood: () => true,
     }
