@@ -30,6 +30,15 @@ export interface ShipperOptions {
   /** A line that this sink will never take; it stays in the files. */
   readonly onRefused?: (record: AuditRecord, why: string) => void
   readonly logger?: AuditLogger
+  /** What its pauses are made of, and the wall clock that they pass by. Default: the machine's. */
+  readonly time?: ShipperTime
+}
+
+/** Time, through a door. */
+export interface ShipperTime {
+  readonly wallMs: () => number
+  /** Resolves after so long, or when the signal aborts. */
+  readonly sleep: (ms: number, signal: AbortSignal) => Promise<void>
 }
 
 /** How a sink is doing. */
@@ -50,6 +59,10 @@ export interface SinkStatus {
   readonly segment: number
 }
 
+const MACHINE_TIME: ShipperTime = {
+  wallMs: Date.now,
+  sleep: (ms, signal) => wait(ms, undefined, { signal }).catch(() => undefined),
+}
 const MAX_BATCH_BYTES = 512 * 1024
 /** Other lines that are tried before one counts as refused for good. */
 const MAX_PROBES = 8
@@ -57,6 +70,7 @@ const MAX_PROBES = 8
 /** Made once for a sink; {@link Shipper.start} begins. */
 export class Shipper {
   readonly #options: ShipperOptions
+  readonly #time: ShipperTime
   readonly #reader: LogReader
   readonly #stop = new AbortController()
   readonly #hurry = new AbortController()
@@ -71,6 +85,7 @@ export class Shipper {
 
   constructor(options: ShipperOptions) {
     this.#options = options
+    this.#time = options.time ?? MACHINE_TIME
     this.#batchSize = options.batchRecords ?? 500
     const { position, isDamaged } = readPosition(options.positionPath)
     this.#kept = position
@@ -90,7 +105,7 @@ export class Shipper {
     const end = await lastSeq(folder, instance)
     const lagRecords = end === undefined ? 0 : Math.max(0, end - this.#kept.seq)
     const since = this.#waitingSinceMs
-    const lagSeconds = lagRecords === 0 || since === undefined ? 0 : Math.max(0, Date.now() - since) / 1000
+    const lagSeconds = lagRecords === 0 || since === undefined ? 0 : Math.max(0, this.#time.wallMs() - since) / 1000
     return { name, lagRecords, lagSeconds, ...this.#counts, segment: this.#kept.segment }
   }
 
@@ -253,7 +268,7 @@ export class Shipper {
 
   async #pause(ms: number, early: AbortSignal | undefined): Promise<void> {
     const signal = early === undefined ? this.#stop.signal : AbortSignal.any([this.#stop.signal, early])
-    await wait(ms, undefined, { signal }).catch(() => undefined)
+    await this.#time.sleep(ms, signal)
   }
 
   #log(level: 'info' | 'error', message: string, fields: object): void {
