@@ -3,11 +3,14 @@ import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:
 import net from 'node:net'
 import os from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
+import { SallyportError } from '../../policies/error.ts'
 import type { Environment } from '../config/environment.ts'
 import type { Config } from '../config/schema.ts'
 import { listenText, type ListenAddress } from '../config/values.ts'
 import { configWarnings, lacksOwnKey, NO_OWN_KEY } from '../config/warnings.ts'
 import { configuredAddresses } from '../listeners.ts'
+import { readMachineSets } from '../policy/machine-sets.ts'
+import { createPolicySource } from '../policy/policy-source.ts'
 import { countOwnKeys } from '../tokens/keys.ts'
 import { nodeVersionFault } from './node-version.ts'
 
@@ -66,6 +69,7 @@ export async function checkConfigured(config: Config): Promise<readonly Finding[
   for (const detail of configWarnings(config)) findings.push({ name: 'network', status: 'warn', detail })
   if (lacksOwnKey(config, countOwnKeys(config.state)))
     findings.push({ name: 'own keys', status: 'warn', detail: NO_OWN_KEY, fix: 'sallyport keys generate' })
+  findings.push(...checkTenantFiles(config))
   for (const address of addresses) findings.push(await checkAddress(address))
   const files = [
     config.listen.tls?.cert,
@@ -73,6 +77,7 @@ export async function checkConfigured(config: Config): Promise<readonly Finding[
     config.listen.tls?.clientCa,
     config.network.upstream?.credentialsFile,
     config.network.upstream?.tokenFile,
+    config.policy.tenantResolver?.tokenFile,
   ]
   const issuerFiles = config.issuers.flatMap((issuer) => [
     issuer.secretFile,
@@ -230,6 +235,26 @@ function nearestPresent(path: string): string {
   let present = path
   while (!existsSync(present) && dirname(present) !== present) present = dirname(present)
   return present
+}
+
+/** As the gateway reads them. */
+function checkTenantFiles({ policy }: Config): readonly Finding[] {
+  if (policy.tenantFiles === undefined) return []
+  const name = 'tenant files'
+  try {
+    const source = createPolicySource({ policy, machineSets: { ...readMachineSets().sets } })
+    const files = source.tenantFiles()
+    source.close()
+    if (files === undefined || files.faults.length === 0)
+      return [{ name, status: 'ok', detail: `${policy.tenantFiles.path}: ${files?.tenants ?? 0} tenants` }]
+    return files.faults.map(({ message, path }) => ({
+      name,
+      status: 'fail',
+      detail: message.includes(path) ? message : `\`${path}\`: ${message}`,
+    }))
+  } catch (error) {
+    return [{ name, status: 'fail', detail: error instanceof SallyportError ? error.message : 'can not be read' }]
+  }
 }
 
 function checkFile(path: string): Finding {

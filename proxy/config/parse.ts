@@ -163,6 +163,15 @@ function resolvePaths(config: Config, folder: string): Config {
       ...(issuer.jwksTokenFile === undefined ? {} : { jwksTokenFile: file(issuer.jwksTokenFile) }),
       ...(issuer.secretFile === undefined ? {} : { secretFile: file(issuer.secretFile) }),
     })),
+    policy: {
+      ...config.policy,
+      ...(config.policy.tenantResolver?.tokenFile !== undefined && {
+        tenantResolver: { ...config.policy.tenantResolver, tokenFile: file(config.policy.tenantResolver.tokenFile) },
+      }),
+      ...(config.policy.tenantFiles && {
+        tenantFiles: { ...config.policy.tenantFiles, path: file(config.policy.tenantFiles.path) },
+      }),
+    },
     network: {
       ...config.network,
       ...(upstream === undefined

@@ -61,6 +61,11 @@ const tenantResolver = z
       .prefault(300)
       .describe('How long an old answer is kept when the URL fails. After that: `policy_unavailable`.'),
     timeoutSeconds: seconds(0.1, 60).prefault(5).describe('How long one answer may take.'),
+    tokenFile: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('File with a bearer token for the URL; read at every use, so that it may be renewed in place.'),
     mode,
     unsafePlainHttp: z
       .boolean()
@@ -70,10 +75,26 @@ const tenantResolver = z
   .superRefine((resolver, context) => {
     const fault = checkUrl(resolver.url.replaceAll('{tenant}', 'tenant'), resolver.unsafePlainHttp)
     if (fault !== undefined) complain(context, fault.message, undefined, ['url'])
+    if (resolver.tokenFile !== undefined && resolver.unsafePlainHttp)
+      complain(context, 'a token is not sent where whoever sits between can read it', undefined, ['tokenFile'])
     if (!resolver.url.includes('{tenant}'))
       complain(context, 'the URL must hold `{tenant}`', `${resolver.url}/{tenant}`, ['url'])
   })
   .describe('Asks a service of yours for the policies of tenants that `tenants` does not list.')
+
+const tenantFiles = z
+  .strictObject({
+    path: z
+      .string()
+      .min(1)
+      .describe(
+        'A folder with one file for each tenant (`acme.yaml`, `acme.json`), or one file with all of them by name. Watched; see docs/policies.md.',
+      ),
+    staleSeconds: seconds(0, 86_400)
+      .prefault(300)
+      .describe('How long the last policies are kept when it can not be read. After that: `policy_unavailable`.'),
+  })
+  .describe('Policies of tenants in files, for tenants that `tenants` does not list. Instead of `tenantResolver`.')
 
 /** `policy` of the configuration file. */
 export const policySection = z
@@ -88,9 +109,10 @@ export const policySection = z
       .record(policyName, layer)
       .default({})
       .describe(
-        'The policy of each tenant. A token of a tenant that is not here is refused, unless `tenantResolver` knows it.',
+        'The policy of each tenant. A token of a tenant that is not here is refused, unless `tenantResolver` or `tenantFiles` knows it.',
       ),
     tenantResolver: tenantResolver.optional(),
+    tenantFiles: tenantFiles.optional(),
     named: z
       .record(policyName, plainPolicy)
       .default({})
@@ -99,6 +121,12 @@ export const policySection = z
       .record(z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/), entries)
       .default({})
       .describe('Sets of entries of your own: `corp: [...]` is used as `@corp`.'),
+  })
+  .superRefine(({ tenantResolver: resolver, tenantFiles: files }, context) => {
+    if (resolver !== undefined && files !== undefined)
+      complain(context, 'policies of tenants have one source: `tenantResolver` or `tenantFiles`', undefined, [
+        'tenantFiles',
+      ])
   })
   .prefault({})
   .describe('What may be reached. A connection needs the consent of every layer: ceiling, tenant and token.')

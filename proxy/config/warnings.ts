@@ -6,6 +6,10 @@ import type { Config } from './schema.ts'
 export const NO_OWN_KEY =
   'an issuer accepts what the own keys of the gateway sign (`stateKeys`), and there is none yet: `sallyport keys generate`'
 
+/** Said where policies come from files and the state still holds some that were put through the control API. */
+export const TWO_SOURCES =
+  'policies that were put through the control API are in the place of those in `policy.tenantFiles` until they are deleted there'
+
 /** Whether {@link NO_OWN_KEY} applies where the state holds so many keys. */
 export function lacksOwnKey({ issuers }: Config, keys: number): boolean {
   return keys === 0 && issuers.some((issuer) => issuer.stateKeys)

@@ -14,7 +14,7 @@ export interface CheckedTenantLayer {
 }
 
 /** Where a tenant's policy comes from. */
-export type TenantSource = 'api' | 'configuration' | 'resolver'
+export type TenantSource = 'api' | 'configuration' | 'file' | 'resolver'
 
 /** A tenant's policy that is in force. */
 export interface TenantInForce {

@@ -12,6 +12,7 @@ import {
   type StaticPolicy,
 } from '../../policies/index.ts'
 import { createDynamicPolicy, type DynamicPolicy, type LoadedPolicy } from './dynamic-policy.ts'
+import type { TenantFilesSettings } from './tenant-files/tenant-files.ts'
 import type { TenantResolverSettings } from './tenant-resolver.ts'
 
 /** Whether a layer refuses, or only writes down that it would have. */
@@ -34,6 +35,8 @@ export interface PolicySection {
   /** Asked for tenants that `tenants` doesn't list. */
   readonly tenantResolver?:
     (TenantResolverSettings & Freshness & { readonly mode?: PolicyMode | undefined }) | undefined
+  /** Files with the policies of tenants that `tenants` doesn't list; instead of a resolver. */
+  readonly tenantFiles?: TenantFilesSettings | undefined
 }
 
 /** How long what a resolver answered is used. */

@@ -1,5 +1,6 @@
 /** What changes when one policy takes the place of another: entries that appear and vanish. Pure. */
 import type { TenantLayer } from './kept-tenants.ts'
+import type { FileChange } from './tenant-files/file-layers.ts'
 
 /** Entries in canonical form. */
 export interface EntryDifference {
@@ -40,6 +41,16 @@ export function differenceForAudit({ kind, mode, allowedHosts, deniedHosts }: Po
     added,
     removed,
     detail: `${added.length} appear, ${removed.length} vanish${step('kind', kind)}${step('mode', mode)}`,
+  }
+}
+
+/** What an audit line says of a tenant whose file made another policy of it. */
+export function fileChangeForAudit({ tenant, before, after, version }: FileChange) {
+  return {
+    action: after === undefined ? 'policy_file_removed' : 'policy_file',
+    tenant,
+    policy_version: version,
+    ...differenceForAudit(policyDifference(before, after)),
   }
 }
 

@@ -1,9 +1,11 @@
 /** What the operator's policies come to at the moment: a layer, a name, a claim with sets, an answer of the tenant resolver. */
-import { compilePolicy, parsePolicy, type CompiledPolicy } from '../../policies/index.ts'
+import { compilePolicy, parsePolicy, SallyportError, type CompiledPolicy } from '../../policies/index.ts'
 import type { LoadedPolicy } from './dynamic-policy.ts'
 import { type ModalCell, type OperatorPolicies, versionOf } from './operator-policies.ts'
 
 const DENY_ALL: CompiledPolicy = { kind: 'deny-all' }
+/** The version of a tenant that the resolver does not know. */
+export const UNKNOWN_TO_RESOLVER = 'unknown'
 /** Stands for a policy that can't be had, and denies. */
 export const UNAVAILABLE: CompiledPolicy = { kind: 'unavailable' }
 
@@ -30,8 +32,9 @@ export function withSetsOfNow({ context }: OperatorPolicies, claim: CompiledPoli
 
 /** What a tenant resolver gave. @throws for what is no policy */
 export function loadedTenant(data: unknown, operator: OperatorPolicies): LoadedPolicy {
-  if (data === undefined) return { policy: DENY_ALL, version: 'unknown' }
+  if (data === undefined) return { policy: DENY_ALL, version: UNKNOWN_TO_RESOLVER }
   const policy = parsePolicy(data, operator.context)
-  if (!policy.ok) throw new TypeError(policy.faults[0]?.message)
-  return { policy: policy.value, version: versionOf(data) }
+  if (policy.ok) return { policy: policy.value, version: versionOf(data) }
+  const [first] = policy.faults
+  throw new SallyportError('SALLYPORT_POLICY_INVALID', `the tenant resolver gave no policy: ${first?.message ?? ''}`)
 }

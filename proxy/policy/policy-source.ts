@@ -21,7 +21,6 @@ import {
 } from './kept-tenants.ts'
 import {
   compileOperatorPolicies,
-  dynamicCell,
   versionOf,
   type Freshness,
   type ModalCell,
@@ -29,8 +28,11 @@ import {
   type PolicyCell,
   type PolicySection,
 } from './operator-policies.ts'
-import { byName, current, loadedTenant, UNAVAILABLE, withSetsOfNow } from './policy-now.ts'
-import { httpTenantResolver, type TenantResolver } from './tenant-resolver.ts'
+import { byName, current, UNAVAILABLE, UNKNOWN_TO_RESOLVER, withSetsOfNow } from './policy-now.ts'
+import type { FileChange } from './tenant-files/file-layers.ts'
+import type { TenantFilesStatus } from './tenant-files/tenant-files.ts'
+import { openTenantLayers, type TenantLayers } from './tenant-layers.ts'
+import type { TenantResolver } from './tenant-resolver.ts'
 
 /** Settings of {@link createPolicySource}. */
 export interface PolicySourceOptions {
@@ -46,6 +48,8 @@ export interface PolicySourceOptions {
   readonly cacheCounts?: CacheCounts | undefined
   /** Told when a resolver fails; `policy` says which. The error is the resolver's own: log its code, not its text. */
   readonly onFault?: ((policy: string, error: unknown) => void) | undefined
+  /** Told of each tenant whose file made another policy of it, once it is in force. */
+  readonly onFileChange?: ((change: FileChange) => void) | undefined
 }
 
 /** Where the gateway gets its layers. */
@@ -74,8 +78,10 @@ export interface PolicySource {
   checkTenant(layer: unknown): Checked<CheckedTenantLayer>
   /** The layer of a tenant that is in force; `undefined` for a tenant that nobody knows. A resolver is asked. */
   tenantInForce(tenant: string): Promise<TenantInForce | undefined>
-  /** Tenants whose layers are kept or written down in the section. */
+  /** Tenants whose layers are kept, written down in the section or in files. */
   tenants(): readonly string[]
+  /** How the files of the section are; `undefined` without any. */
+  tenantFiles(): TenantFilesStatus | undefined
   /** What the layers would be with another one for the tenant; `undefined` stands for what there is without a kept one. */
   layersIf(identity: Identity, layer: CheckedTenantLayer | undefined): Promise<Layers>
   /** Calls back after any change that may concern an open tunnel: a new section, another answer of a resolver, one out of reach. Returns what ends it. */
@@ -86,21 +92,14 @@ export interface PolicySource {
   close(): void
 }
 
-/** Tenants that a tenant resolver was asked about and that are kept fresh. */
-const MAX_RESOLVED_TENANTS = 4_096
-/** The longest life of a token: no tunnel outlives the last connection of its tenant by more. */
-const TENANT_KEPT_MS = 86_400_000
-
 /** Stands for a layer that is not known yet, beside others that may refuse. */
 const REFUSES_NOTHING: CompiledPolicy = { kind: 'allow-all' }
-const DENY_ALL: CompiledPolicy = { kind: 'deny-all' }
 const NO_SETS = { npm: [], apt: [] }
 
 /** One section in force. */
 interface State {
   readonly operator: OperatorPolicies
-  readonly resolved: Map<string, { readonly layer: ModalCell; usedMs: number }>
-  readonly askTenant: ((tenant: string) => ModalCell) | undefined
+  readonly tenants: TenantLayers
 }
 
 /** What was put together for an identity. */
@@ -120,7 +119,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   let generation = 0
   let machineSets = options.machineSets ?? NO_SETS
   let isClosed = false
-  let state = compile(options.policy, machineSets)
+  let state = compile(options.policy, machineSets, undefined)
 
   return {
     layersFor: (identity) => {
@@ -137,7 +136,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       return build(found.map((one) => (one instanceof Promise ? REFUSES_NOTHING : one)))
     },
     replace: (policy, sets) => {
-      const next = compile(policy, sets ?? machineSets)
+      const next = compile(policy, sets ?? machineSets, state)
       dispose(state)
       machineSets = sets ?? machineSets
       state = next
@@ -152,18 +151,18 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     checkTenant: (layer) => checkTenantLayer(layer, state.operator),
     tenantInForce: async (tenant) => {
       const own = kept.get(tenant)
-      const written = state.operator.tenants.has(tenant)
-      const { mode, cell } = tenantLayer(state, tenant)
-      if (own === undefined && !written && state.askTenant === undefined) return undefined
+      if (own !== undefined) return { source: 'api', layer: own.layer, version: versionOf(own.layer) }
+      const source = state.tenants.sourceOf(tenant)
+      const { mode, cell } = state.tenants.get(tenant)
       const policy = await cell.current()
-      if (own === undefined && !written && cell.version() === 'unknown') return undefined
-      const layer = own?.layer ?? layerOf(policy, mode)
-      const source = own !== undefined ? 'api' : written ? 'configuration' : 'resolver'
+      if (source === undefined || (source === 'resolver' && cell.version() === UNKNOWN_TO_RESOLVER)) return undefined
+      const layer = layerOf(policy, mode)
       return { source, layer, version: versionOf(layer) }
     },
-    tenants: () => [...new Set([...kept.keys(), ...state.operator.tenants.keys()])],
+    tenants: () => [...new Set([...kept.keys(), ...state.tenants.known()])],
+    tenantFiles: () => state.tenants.files(),
     layersIf: async (identity, layer) => {
-      const { found, build } = gather(identity, layer?.cell ?? configuredLayer(state, identity.tenant ?? ''))
+      const { found, build } = gather(identity, layer?.cell ?? state.tenants.get(identity.tenant ?? ''))
       return build(await Promise.all(found.map((one) => Promise.resolve(one))))
     },
     define: (name, policy) => {
@@ -195,7 +194,11 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     },
   }
 
-  function compile(policy: PolicySection, sets: Readonly<Record<string, readonly string[]>>): State {
+  function compile(
+    policy: PolicySection,
+    sets: Readonly<Record<string, readonly string[]>>,
+    before: State | undefined,
+  ): State {
     const shared = { onChange: changed, onFault: (which: string, error: unknown) => options.onFault?.(which, error) }
     const operator = compileOperatorPolicies(policy, {
       ...shared,
@@ -206,21 +209,18 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       const faults = operator.faults.map(({ path, message }) => `${path}: ${message}`)
       throw new SallyportError('SALLYPORT_POLICY_INVALID', `the policy can not be used: ${faults.join('; ')}`)
     }
-    const settings = policy.tenantResolver
-    const ask = options.tenantResolver ?? (settings && httpTenantResolver(settings))
-    const askTenant =
-      ask &&
-      ((tenant: string): ModalCell => ({
-        mode: settings?.mode ?? 'enforce',
-        cell: dynamicCell(`tenant ${tenant}`, { ...shared, freshness: settings ?? {} }, async (signal) =>
-          loadedTenant(await ask(tenant, signal), operator.value),
-        ),
-      }))
-    return { operator: operator.value, resolved: new Map(), askTenant }
+    const tenants = openTenantLayers(policy, operator.value, {
+      ...shared,
+      clock,
+      resolver: options.tenantResolver,
+      onFileChange: options.onFileChange,
+      before: before?.tenants,
+    })
+    return { operator: operator.value, tenants }
   }
 
   function compiledCell(policy: EgressPolicy): PolicyCell {
-    const cell = compile({ named: { it: policy } }, machineSets).operator.named.get('it')
+    const cell = compile({ named: { it: policy } }, machineSets, undefined).operator.named.get('it')
     if (cell === undefined) throw new TypeError('no policy came of its definition')
     return cell
   }
@@ -303,37 +303,13 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   }
 
   function tenantLayer(from: State, tenant: string): ModalCell {
-    return kept.get(tenant)?.cell ?? configuredLayer(from, tenant)
-  }
-
-  function configuredLayer(from: State, tenant: string): ModalCell {
-    const written = from.operator.tenants.get(tenant)
-    if (written !== undefined) return written
-    if (from.askTenant === undefined) return UNKNOWN_TENANT
-    const nowMs = clock.monotonicMs()
-    const known = from.resolved.get(tenant)
-    const layer = known?.layer ?? from.askTenant(tenant)
-    // Last used, last in order: the first is the one to let go.
-    from.resolved.delete(tenant)
-    from.resolved.set(tenant, { layer, usedMs: nowMs })
-    for (const [oldest, { layer: unused, usedMs }] of from.resolved) {
-      if (from.resolved.size <= MAX_RESOLVED_TENANTS && nowMs - usedMs < TENANT_KEPT_MS) break
-      unused.cell.close()
-      from.resolved.delete(oldest)
-    }
-    return layer
+    return kept.get(tenant)?.cell ?? from.tenants.get(tenant)
   }
 }
 
-/** A tenant that nobody configured. */
-const UNKNOWN_TENANT: ModalCell = {
-  mode: 'enforce',
-  cell: { current: () => DENY_ALL, version: () => '', close: () => undefined },
-}
-
-function dispose(state: State): void {
-  const { ceiling, tenants, named } = state.operator
+function dispose({ operator, tenants: layers }: State): void {
+  layers.close()
+  const { ceiling, tenants, named } = operator
   for (const { cell } of [ceiling, ...tenants.values()]) cell.close()
   for (const cell of named.values()) cell.close()
-  for (const { layer } of state.resolved.values()) layer.cell.close()
 }

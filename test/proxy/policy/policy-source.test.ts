@@ -1,5 +1,8 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import http from 'node:http'
 import type net from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { decideName, parseAuthority, type CompiledPolicy, type Layers } from '../../../policies/index.ts'
 import { createPolicySource, type PolicySource, type PolicySourceOptions } from '../../../proxy/policy/policy-source.ts'
@@ -393,6 +396,92 @@ describe('the tenant resolver', () => {
       await expect(resolver('acme', new AbortController().signal)).rejects.toMatchObject({ name: 'TimeoutError' })
     })
 
+    test('an answer that did not change is asked for by its ETag, and stands for that of before', async () => {
+      const asked: (string | undefined)[] = []
+      let hosts = ['api.example.test']
+      const { url } = await service((_tenant, request, response) => {
+        asked.push(request.headers['if-none-match'])
+        const etag = `"${hosts.join()}"`
+        response.setHeader('etag', etag)
+        if (request.headers['if-none-match'] === etag) return [304, '']
+        return [200, JSON.stringify({ kind: 'static', allowedHosts: hosts })]
+      })
+      const resolver = httpTenantResolver({ url: `${url}/{tenant}` })
+      const [memory, never] = [{}, new AbortController().signal]
+      const first = await resolver('acme', never, memory)
+      expect(first).toEqual({ kind: 'static', allowedHosts: ['api.example.test'] })
+      expect(await resolver('acme', never, memory)).toBe(first)
+      hosts = ['other.example.test']
+      expect(await resolver('acme', never, memory)).toMatchObject({ allowedHosts: hosts })
+      expect(await resolver('other', never, {})).toMatchObject({ allowedHosts: hosts })
+      expect(asked).toEqual([undefined, '"api.example.test"', '"api.example.test"', undefined])
+    })
+
+    test('a 304 that nobody asked for is out of reach, and an ETag that is none is not sent back', async () => {
+      const { url } = await service((tenant, request, response) => {
+        if (tenant === 'liar') return [304, '']
+        response.setHeader('etag', 'a b')
+        expect(request.headers['if-none-match']).toBeUndefined()
+        return [200, '{"kind":"allow-all"}']
+      })
+      const resolver = httpTenantResolver({ url: `${url}/{tenant}` })
+      const [memory, never] = [{}, new AbortController().signal]
+      await expect(resolver('liar', never, memory)).rejects.toMatchObject({ code: 'SALLYPORT_POLICY_INVALID' })
+      for (const _ of [1, 2]) expect(await resolver('acme', never, memory)).toEqual({ kind: 'allow-all' })
+    })
+
+    test('the token of a file is sent, read anew each time; without it nobody is asked', async () => {
+      const sent: (string | undefined)[] = []
+      const { url } = await service((_tenant, request) => {
+        sent.push(request.headers.authorization)
+        return [200, '{"kind":"allow-all"}']
+      })
+      const folder = mkdtempSync(join(tmpdir(), 'sallyport-resolver-'))
+      closing.push(() => rmSync(folder, { recursive: true }))
+      const tokenFile = join(folder, 'token')
+      const resolver = httpTenantResolver({ url: `${url}/{tenant}`, tokenFile })
+      const never = new AbortController().signal
+      for (const token of ['first', 'second']) {
+        writeFileSync(tokenFile, `${token}\n`)
+        await resolver('acme', never)
+      }
+      expect(sent).toEqual(['Bearer first', 'Bearer second'])
+      for (const text of ['', 'two\nlines', 'not a token']) {
+        writeFileSync(tokenFile, text)
+        const fault: unknown = await resolver('acme', never).catch((error: unknown) => error)
+        expect(fault).toMatchObject({ code: 'SALLYPORT_POLICY_INVALID' })
+        if (text !== '') expect(String(fault)).not.toContain(text)
+      }
+      expect(sent).toHaveLength(2)
+    })
+
+    test.each<[string, string]>([
+      ['HTML', '<html><body>secret-of-the-page</body></html>'],
+      ['a policy of no kind', '{"kind":"secret-of-the-page"}'],
+      ['an entry too wide', '{"kind":"static","allowedHosts":["*"]}'],
+      ["a mode, which is the operator's to set", '{"kind":"allow-all","mode":"report"}'],
+      ['an empty answer', ''],
+      ['null', 'null'],
+    ])('%s in a 200 is out of reach: denied at first, and later the old policy is kept', async (_sentence, lie) => {
+      let body = lie
+      const { url } = await service(() => [200, body])
+      const faults: string[] = []
+      const policy = {
+        ceiling: { kind: 'allow-all' as const },
+        tenantResolver: { url: `${url}/{tenant}`, ttlSeconds: 0.05, staleSeconds: 60 },
+      }
+      const source = make({ policy, onFault: (_which, error) => void faults.push(String(error)) })
+      const who = identity({ tenant: 'acme' })
+      expect(verdict(await source.layersFor(who), 'api.example.test')).toBe('policy_unavailable tenant')
+      body = '{"kind":"allow-all"}'
+      await vi.waitFor(() => expect(verdict(now(source, who), 'api.example.test')).toBe('allow'))
+      body = lie
+      const before = faults.length
+      await vi.waitFor(() => expect(faults.length).toBeGreaterThan(before + 1))
+      expect(verdict(now(source, who), 'api.example.test')).toBe('allow')
+      expect(faults.join()).not.toContain('secret-of-the-page<')
+    })
+
     test.each(['http://127.0.0.1/policy', 'http://{tenant}.example.test/policy', 'http://127.0.0.1:{tenant}/'])(
       '`%s` is refused',
       (url) => {
@@ -466,11 +555,18 @@ function identity(who: Partial<Identity>): Identity {
   }
 }
 
-async function service(answer: (tenant: string) => readonly [number, string] | undefined) {
+async function service(
+  answer: (
+    tenant: string,
+    request: http.IncomingMessage,
+    response: http.ServerResponse,
+  ) => readonly [number, string] | undefined,
+) {
   const paths: string[] = []
   const server = http.createServer((request, response) => {
     paths.push(request.url ?? '')
-    const given = answer(decodeURIComponent(/[^/?]+(?=\?|$)/.exec(request.url ?? '')?.[0] ?? ''))
+    const tenant = decodeURIComponent(/[^/?]+(?=\?|$)/.exec(request.url ?? '')?.[0] ?? '')
+    const given = answer(tenant, request, response)
     if (given === undefined) return
     response.writeHead(given[0], given[0] === 302 ? { location: '/elsewhere' } : {}).end(given[1])
   })

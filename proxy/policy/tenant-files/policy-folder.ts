@@ -1,0 +1,157 @@
+/**
+ * A folder with a file for each tenant. Sees what is renamed into it, written in place, taken away, or swapped by a link in it or above it (as a mounted ConfigMap is),
+ * at the second look that finds it the same.
+ */
+import { opendirSync, watch, type FSWatcher } from 'node:fs'
+import { join } from 'node:path'
+import type { Clock } from '../../clock.ts'
+import type { FileLayers } from './file-layers.ts'
+import { readFileName } from './file-name.ts'
+import { fileStamp, readPolicyFile, trustedPlace, unusable } from './read-policy-file.ts'
+import { Settling } from './settling.ts'
+import { SallyportError } from '../../../policies/index.ts'
+
+/** As many tenants as the control API keeps. */
+const MAX_TENANTS = 10_000
+/** Names in the folder, others too. */
+const MAX_NAMES = 20_000
+/** File systems tell times in steps: a folder that changed is listed anew for so long. */
+const TIME_STEP_MS = 2_000
+/** Files that are looked at each time for what was written in place, where the system does not tell. */
+const LOOKED_AT = 1_000
+/** Reading many changed files is spread over several looks, each of at most so much. */
+const BUSY_MS = 50
+
+/** Somewhere that policies are looked for. */
+export interface PolicyPlace {
+  /**
+   * Looks, and takes what changed. `isFirst`: takes everything as it is.
+   * @throws SallyportError when it is out of reach
+   */
+  readonly look: (isFirst: boolean) => void
+  readonly close: () => void
+}
+
+/** Opens one; reads nothing yet. */
+export function policyFolder(path: string, layers: FileLayers, clock: Clock): PolicyPlace {
+  const settling = new Settling()
+  const missing = new Set<string>()
+  let files: ReadonlyMap<string, readonly string[]> = new Map()
+  let order: readonly string[] = []
+  let next = 0
+  let listed = ''
+  let changedMs = -Infinity
+  let hasEvent = true
+  let watcher: FSWatcher | undefined
+  let listFault: SallyportError | undefined
+  let misnamed: ReadonlySet<string> = new Set()
+
+  return {
+    look: (isFirst) => {
+      const { path: real, stats } = trustedPlace(path)
+      if (!stats.isDirectory()) throw unusable(path, 'is not a folder any more')
+      const stamp = `${real} ${stats.dev} ${stats.ino} ${stats.mtimeNs} ${stats.ctimeNs}`
+      if (stamp !== listed) changedMs = clock.monotonicMs()
+      const isFresh = hasEvent || clock.monotonicMs() - changedMs < TIME_STEP_MS
+      if (isFresh) {
+        if (stamp !== listed) follow(real)
+        hasEvent = false
+        listed = stamp
+        listFault = undefined
+        files = list(real)
+        order = [...files.keys()]
+        removeMissing()
+      }
+      if (listFault !== undefined) throw listFault
+      takeChanged(real, isFresh ? order : rolling(), isFirst)
+    },
+    close: () => watcher?.close(),
+  }
+
+  /** Where the system tells of changes: nothing depends on it but how soon many files are looked at. */
+  function follow(real: string): void {
+    watcher?.close()
+    watcher = undefined
+    try {
+      watcher = watch(real, { persistent: false }, () => (hasEvent = true))
+      watcher.on('error', () => watcher?.close())
+    } catch {
+      // Looked at in turn, then.
+    }
+  }
+
+  function list(real: string): ReadonlyMap<string, readonly string[]> {
+    const found = new Map<string, string[]>()
+    const wrong = new Set<string>()
+    const folder = opendirSync(real)
+    try {
+      let count = 0
+      for (let entry = folder.readSync(); entry !== null; entry = folder.readSync()) {
+        if (++count > MAX_NAMES) return tooMany(`holds more than ${MAX_NAMES} files`)
+        const named = readFileName(entry.name)
+        if (named.kind === 'tenant') found.set(named.tenant, [...(found.get(named.tenant) ?? []), entry.name].sort())
+        else if (named.kind === 'misnamed') {
+          wrong.add(join(path, entry.name))
+          layers.fail({ path: join(path, entry.name), message: `stands for no tenant: ${named.why}` })
+        }
+      }
+    } finally {
+      folder.closeSync()
+    }
+    if (found.size > MAX_TENANTS) return tooMany(`holds the policies of more than ${MAX_TENANTS} tenants`)
+    for (const gone of misnamed) if (!wrong.has(gone)) layers.mend(gone)
+    misnamed = wrong
+    return found
+  }
+
+  /** The same until the folder is another one: it is not counted again each time. What was known stays, as when it is out of reach. */
+  function tooMany(what: string): typeof files {
+    listFault = unusable(path, what)
+    return files
+  }
+
+  /** Gone at two looks: an editor may take a file away to write it anew. */
+  function removeMissing(): void {
+    for (const tenant of layers.tenants()) {
+      if (files.has(tenant)) missing.delete(tenant)
+      else if (missing.has(tenant)) {
+        missing.delete(tenant)
+        settling.forget(tenant)
+        layers.remove(tenant)
+      } else missing.add(tenant)
+    }
+  }
+
+  function rolling(): readonly string[] {
+    const some = order.slice(next, next + LOOKED_AT)
+    next = next + LOOKED_AT >= order.length ? 0 : next + LOOKED_AT
+    return [...new Set([...some, ...settling.waiting()])]
+  }
+
+  function takeChanged(real: string, tenants: readonly string[], isFirst: boolean): void {
+    const untilMs = performance.now() + BUSY_MS
+    for (const tenant of tenants) {
+      const names = files.get(tenant)
+      if (names === undefined) continue
+      const stamp = names.length === 1 ? fileStamp(join(real, names[0] ?? '')) : names.join(' ')
+      if (!settling.isDue(tenant, stamp, isFirst)) continue
+      if (!isFirst && performance.now() > untilMs) continue
+      take(real, tenant, names, stamp)
+    }
+  }
+
+  function take(real: string, tenant: string, names: readonly string[], stamp: string): void {
+    const shown = join(path, names[0] ?? '')
+    try {
+      if (names.length > 1) throw unusable(shown, `is not the only one that stands for the tenant: ${names.join(', ')}`)
+      const read = readPolicyFile(join(real, names[0] ?? ''), { folder: real })
+      // Something else is there since: the next looks will see.
+      if (read.stamp !== stamp) return
+      layers.put(tenant, shown, read.value)
+    } catch (error) {
+      if (!(error instanceof SallyportError)) throw error
+      layers.fail({ path: shown, tenant, message: error.message })
+    }
+    settling.take(tenant, stamp)
+  }
+}

@@ -1,0 +1,131 @@
+/** Opens files of policies, and nothing that is not one: no pipe, no device, nothing outside its folder, nothing that others may write, nothing large. */
+import {
+  accessSync,
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  readSync,
+  realpathSync,
+  statSync,
+  type BigIntStats,
+} from 'node:fs'
+import { dirname, sep } from 'node:path'
+import { parse, YAMLParseError } from 'yaml'
+import { SallyportError } from '../../../policies/index.ts'
+import { whyUnreadable } from '../../unreadable.ts'
+
+/** A policy has 10,000 entries at most, and few come near. */
+const MAX_POLICY_BYTES = 1_048_576
+/** One file with the policies of all tenants. */
+export const MAX_ALL_BYTES = 2 * MAX_POLICY_BYTES
+
+const WRITABLE_BY_OTHERS = 0o022n
+
+/** What changes with the content of a file, or with which file it is; of one that can't be looked at, why. */
+export function fileStamp(path: string): string {
+  try {
+    return stampOf(statSync(path, { bigint: true }))
+  } catch (error) {
+    return whyUnreadable(error)
+  }
+}
+
+/**
+ * Where a path leads, when that is the operator's: a folder or file of root or of the gateway's user that nobody else may write.
+ * @throws SallyportError `SALLYPORT_POLICY_INVALID`
+ */
+export function trustedPlace(path: string): { readonly path: string; readonly stats: BigIntStats } {
+  try {
+    const real = realpathSync(path)
+    const stats = statSync(real, { bigint: true })
+    checkOwner(real, stats)
+    return { path: real, stats }
+  } catch (error) {
+    if (error instanceof SallyportError) throw error
+    throw unusable(path, `can't be read (${whyUnreadable(error)})`)
+  }
+}
+
+/**
+ * The value in a file: JSON where its name says so, else YAML. `folder`, where there is one, is what its real path must be in.
+ * @throws SallyportError `SALLYPORT_POLICY_INVALID` with one line; it holds nothing of the file
+ */
+export function readPolicyFile(
+  path: string,
+  { folder, maxBytes = MAX_POLICY_BYTES }: { readonly folder?: string; readonly maxBytes?: number },
+): {
+  readonly value: unknown
+  readonly stamp: string
+} {
+  const { path: real, stats } = trustedPlace(path)
+  if (folder !== undefined && !real.startsWith(folder + sep)) throw unusable(path, 'leads out of its folder')
+  if (folder !== undefined && dirname(real) !== folder) trustedPlace(dirname(real))
+  if (!stats.isFile()) throw unusable(path, 'is not a file')
+  const { text, stamp } = readBounded(path, real, maxBytes)
+  return { value: parseText(path, text), stamp }
+}
+
+/** The message for a file or folder of policies. */
+export function unusable(path: string, what: string): SallyportError {
+  return new SallyportError('SALLYPORT_POLICY_INVALID', `\`${path}\` ${what}`)
+}
+
+function readBounded(path: string, real: string, maxBytes: number): { readonly text: string; readonly stamp: string } {
+  let fd: number | undefined
+  try {
+    // What is put in its place meanwhile is not followed, and not waited for.
+    fd = openSync(real, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW)
+    const stats = fstatSync(fd, { bigint: true })
+    if (!stats.isFile()) throw unusable(path, 'is not a file')
+    if (stats.size > BigInt(maxBytes)) throw unusable(path, `is larger than ${maxBytes} bytes`)
+    const buffer = Buffer.alloc(maxBytes + 1 < Number(stats.size) + 1 ? maxBytes + 1 : Number(stats.size) + 1)
+    let length = 0
+    for (let count = -1; count !== 0 && length < buffer.length; length += count)
+      count = readSync(fd, buffer, length, buffer.length - length, length)
+    if (length !== Number(stats.size) || stampOf(fstatSync(fd, { bigint: true })) !== stampOf(stats))
+      throw unusable(path, 'is being written')
+    return { text: new TextDecoder('utf-8', { fatal: true }).decode(buffer.subarray(0, length)), stamp: stampOf(stats) }
+  } catch (error) {
+    if (error instanceof SallyportError) throw error
+    throw unusable(path, error instanceof TypeError ? 'is not UTF-8' : `can't be read (${whyUnreadable(error)})`)
+  } finally {
+    if (fd !== undefined) closeSync(fd)
+  }
+}
+
+function parseText(path: string, text: string): unknown {
+  try {
+    if (path.endsWith('.json')) return JSON.parse(text) as unknown
+    return parse(text, { maxAliasCount: 100, logLevel: 'error', prettyErrors: false }) as unknown
+  } catch (error) {
+    if (path.endsWith('.json')) throw unusable(path, 'is not JSON')
+    const code = error instanceof YAMLParseError ? error.code : undefined
+    const isStar =
+      code === 'BAD_ALIAS' || (error instanceof ReferenceError && error.message.startsWith('Unresolved alias'))
+    throw unusable(path, `is not YAML${isStar ? ': a text that begins with a star stands in quotes' : ''}`)
+  }
+}
+
+/** As for the state folder, but root may own it too, and where nothing can be written (a ConfigMap) the mode means nothing. */
+function checkOwner(path: string, stats: BigIntStats): void {
+  const user = process.geteuid?.()
+  if (user === undefined) return
+  if (stats.uid !== 0n && stats.uid !== BigInt(user))
+    throw unusable(path, `belongs to user ${stats.uid}, and the gateway runs as user ${user}`)
+  if ((stats.mode & WRITABLE_BY_OTHERS) !== 0n && !isReadOnly(path))
+    throw unusable(path, 'can be written by other users; take that away with chmod go-w')
+}
+
+function isReadOnly(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK)
+    return false
+  } catch (error) {
+    return error instanceof Error && 'code' in error && error.code === 'EROFS'
+  }
+}
+
+function stampOf({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string {
+  return `${dev} ${ino} ${size} ${mtimeNs} ${ctimeNs}`
+}

@@ -1,0 +1,129 @@
+/** The layer of each tenant by the configuration: what `tenants` says of it, else what its file or the resolver does. Nobody's is a tenant that none of them knows. */
+import { type CompiledPolicy, SallyportError } from '../../policies/index.ts'
+import type { Clock } from '../clock.ts'
+import type { LoadedPolicy } from './dynamic-policy.ts'
+import { checkTenantLayer, type TenantSource } from './kept-tenants.ts'
+import { dynamicCell, type ModalCell, type OperatorPolicies, type PolicySection } from './operator-policies.ts'
+import { loadedTenant } from './policy-now.ts'
+import type { FileChange } from './tenant-files/file-layers.ts'
+import { openTenantFiles, type TenantFiles, type TenantFilesStatus } from './tenant-files/tenant-files.ts'
+import { httpTenantResolver, type TenantMemory, type TenantResolver } from './tenant-resolver.ts'
+
+/** What the layers are opened with. */
+export interface TenantLayersOptions {
+  readonly clock: Clock
+  /** Instead of HTTP to the `url` of the section. */
+  readonly resolver: TenantResolver | undefined
+  readonly onChange: () => void
+  readonly onFault: (policy: string, error: unknown) => void
+  readonly onFileChange: ((change: FileChange) => void) | undefined
+  /** Those of the configuration before: the last good policy of a file that is bad now. */
+  readonly before: TenantLayers | undefined
+}
+
+/** The layers. */
+export interface TenantLayers {
+  /** Of a tenant that nobody knows, one that denies all. */
+  readonly get: (tenant: string) => ModalCell
+  /** Who is asked about a tenant; `undefined` where nobody knows it. A resolver may still not. */
+  readonly sourceOf: (tenant: string) => Exclude<TenantSource, 'api'> | undefined
+  /** Tenants of the section and of files. */
+  readonly known: () => readonly string[]
+  readonly files: () => TenantFilesStatus | undefined
+  /** The last good layer of a tenant's file, as data. */
+  readonly fileLayer: TenantFiles['layer']
+  /** Ends refreshing and watching; idempotent. */
+  readonly close: () => void
+}
+
+/** Tenants that a tenant resolver was asked about and that are kept fresh. */
+const MAX_RESOLVED_TENANTS = 4_096
+/** The longest life of a token: no tunnel outlives the last connection of its tenant by more. */
+const TENANT_KEPT_MS = 86_400_000
+
+const DENY_ALL: CompiledPolicy = { kind: 'deny-all' }
+/** A tenant that nobody configured. */
+const UNKNOWN_TENANT: ModalCell = {
+  mode: 'enforce',
+  cell: { current: () => DENY_ALL, version: () => '', close: () => undefined },
+}
+
+/**
+ * Opens files, and asks a resolver for nobody yet.
+ * @throws SallyportError `SALLYPORT_POLICY_INVALID` when the files can't be used
+ */
+export function openTenantLayers(
+  section: PolicySection,
+  operator: OperatorPolicies,
+  options: TenantLayersOptions,
+): TenantLayers {
+  const { clock, onChange, onFault } = options
+  const written = operator.tenants
+  const settings = section.tenantResolver
+  const ask = options.resolver ?? (settings && httpTenantResolver(settings))
+  const resolved = new Map<string, { readonly layer: ModalCell; usedMs: number }>()
+  const files =
+    section.tenantFiles &&
+    openTenantFiles(section.tenantFiles, {
+      clock,
+      check: (policy) => checkTenantLayer(policy, operator),
+      lastGood: options.before?.fileLayer,
+      onFault: ({ path, tenant, message }) =>
+        onFault(
+          tenant === undefined ? path : `tenant ${tenant}`,
+          new SallyportError('SALLYPORT_POLICY_INVALID', message.includes(path) ? message : `\`${path}\`: ${message}`),
+        ),
+      onChange: (changes) => {
+        onChange()
+        for (const change of changes) options.onFileChange?.(change)
+      },
+    })
+
+  return {
+    get: (tenant) => {
+      const layer = written.get(tenant) ?? files?.get(tenant)
+      if (layer !== undefined) return layer
+      return files === undefined && ask !== undefined ? resolve(tenant, ask) : UNKNOWN_TENANT
+    },
+    sourceOf: (tenant) => {
+      if (written.has(tenant)) return 'configuration'
+      if (files !== undefined) return files.get(tenant) && 'file'
+      return ask && 'resolver'
+    },
+    known: () => [...written.keys(), ...(files?.tenants() ?? [])],
+    files: () => files?.status(),
+    fileLayer: (tenant) => files?.layer(tenant),
+    close: () => {
+      files?.close()
+      for (const { layer } of resolved.values()) layer.cell.close()
+    },
+  }
+
+  function resolve(tenant: string, resolver: TenantResolver): ModalCell {
+    const nowMs = clock.monotonicMs()
+    const layer = resolved.get(tenant)?.layer ?? cellFor(tenant, resolver)
+    // Last used, last in order: the first is the one to let go.
+    resolved.delete(tenant)
+    resolved.set(tenant, { layer, usedMs: nowMs })
+    for (const [oldest, { layer: unused, usedMs }] of resolved) {
+      if (resolved.size <= MAX_RESOLVED_TENANTS && nowMs - usedMs < TENANT_KEPT_MS) break
+      unused.cell.close()
+      resolved.delete(oldest)
+    }
+    return layer
+  }
+
+  function cellFor(tenant: string, resolver: TenantResolver): ModalCell {
+    const memory: TenantMemory = {}
+    let last: { readonly data: unknown; readonly loaded: LoadedPolicy } | undefined
+    const load = async (signal: AbortSignal) => {
+      const data = await resolver(tenant, signal, memory)
+      if (data !== undefined && data === last?.data) return last.loaded
+      const loaded = loadedTenant(data, operator)
+      last = { data, loaded }
+      return loaded
+    }
+    const cell = dynamicCell(`tenant ${tenant}`, { onChange, onFault, freshness: settings ?? {} }, load)
+    return { mode: settings?.mode ?? 'enforce', cell }
+  }
+}
