@@ -1,6 +1,8 @@
 /** One trace for each connection, as a collector gets it; and what of a hostile client gets into it, which is nothing but identifiers. */
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
+import net from 'node:net'
 import path from 'node:path'
 import { type HttpSeen, type Origin, startEcho, startHttp } from '../origins/origins.ts'
 import { attribute, type Collector, type OtlpSpan, startCollector } from './otlp-traces.ts'
@@ -225,8 +227,31 @@ test('the credentials of the collector come from their file, and are in no log a
   expect(said.join() + metrics + lines).not.toContain('marker-collector')
 })
 
-test('without a collector nothing of it is loaded', async () => {
-  const { execFileSync } = await import('node:child_process')
+test('a collector that hangs holds up no connection and no stop', async () => {
+  const held: net.Socket[] = []
+  const hanging = net.createServer((socket) => held.push(socket.on('error', () => socket.destroy()).resume()))
+  await new Promise<void>((resolve) => hanging.listen(0, '127.0.0.1', resolve))
+  const { port } = hanging.address() as net.AddressInfo
+  const third = await startTestGateway({
+    admin: { open: ['jwks', 'metrics'] },
+    tracing: { otlp: { url: `http://127.0.0.1:${port}/v1/traces`, timeoutSeconds: 300 } },
+  })
+  for (let index = 0; index < 60; index += 1) {
+    const client = await WireClient.connect({ port: third.port, host: '127.0.0.1' })
+    client.send(connectHead('x.example.test:443', '', await third.token()))
+    expect((await client.answer())?.status).toBe(403)
+    client.destroy()
+  }
+  const series = await scrape(third.adminPort)
+  expect(series.find(({ labels }) => labels['result'] === 'sent')?.value).toBe(0)
+  // Far below the patience for the collector.
+  await third.close()
+  expect(held.length).toBeGreaterThan(0)
+  for (const socket of held) socket.destroy()
+  await new Promise((resolve) => hanging.close(resolve))
+})
+
+test('without a collector nothing of it is loaded', () => {
   const program = `
     const { createGateway, parseConfig } = await import('./proxy/index.ts')
     const { registerHooks } = await import('node:module')
