@@ -1,7 +1,8 @@
 /**
- * `npm run bench -- [--rounds 3] [--modes 'rate down up idle mixed'] [--tokens 500] [--entries 20] [--peers 'relay squid']`
- * Compares the gateway with its peers in one interleaved run on one core, and prints ratios of medians. `BENCH_KIT` names the folder of the load
- * generator (default `../shared/bench`); it needs gcc, jq, taskset and squid.
+ * `npm run bench -- [--rounds 3] [--modes 'rate down up idle mixed'] [--tokens 500] [--entries 20] [--peers 'relay squid'] [--json FILE] [--check]`
+ * Compares the gateway with its peers in one interleaved run on one core, and prints medians and ratios to squid, by round. `BENCH_KIT` names the folder of
+ * the load generator (default `../shared/bench`); it needs gcc, jq, taskset and squid. `--check` ends with 1 when CPU for each tunnel or GiB is more than
+ * a tenth above the ratio that `bench/kept-ratios.json` holds.
  */
 import { spawnSync } from 'node:child_process'
 import fs from 'node:fs'
@@ -20,8 +21,13 @@ const { values } = parseArgs({
     entries: { type: 'string', default: '20' },
     peers: { type: 'string', default: 'relay squid' },
     profile: { type: 'string' },
+    json: { type: 'string' },
+    check: { type: 'boolean', default: false },
   },
 })
+/** A process of each round is measured so often, five seconds each: the first time it is cold, the last time warm. */
+const RATES = 4
+const KEPT = path.join(import.meta.dirname, 'kept-ratios.json')
 const kit = path.resolve(ROOT, process.env['BENCH_KIT'] ?? '../shared/bench')
 if (!fs.existsSync(path.join(kit, 'compare.sh'))) {
   console.error(`no load generator in ${kit}; set BENCH_KIT`)
@@ -44,51 +50,84 @@ try {
     '--cmd',
     `${process.execPath} ${profile}${path.join(ROOT, 'bench/gateway.ts')} ${config}`,
   ]
-  args.push('--auth', tokens, '--rounds', values.rounds, '--modes', values.modes, '--peers', values.peers, '--out', out)
+  const modes = values.modes.replace(/\brate\b/, Array(RATES).fill('rate').join(' '))
+  args.push('--auth', tokens, '--rounds', values.rounds, '--modes', modes, '--peers', values.peers, '--out', out)
   const run = spawnSync(path.join(kit, 'compare.sh'), args, { stdio: ['ignore', 'ignore', 'inherit'] })
   if (run.status !== 0) process.exitCode = 1
-  printTable(
-    fs
-      .readFileSync(out, 'utf8')
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line) as Row),
-  )
+  const lines = fs.readFileSync(out, 'utf8').trim().split('\n')
+  const results = measured(lines.map((line) => JSON.parse(line) as Row))
+  print(results)
+  if (values.json !== undefined) fs.writeFileSync(values.json, `${JSON.stringify(results, null, 2)}\n`)
+  if (values.check && !isKept(results)) process.exitCode = 1
 } finally {
   fs.rmSync(folder, { recursive: true, force: true })
 }
 
 type Row = Readonly<Record<string, number | string>>
 
-function printTable(rows: readonly Row[]): void {
-  const figures: readonly [mode: string, field: string, title: string][] = [
-    ['rate', 'cpu_us_per_tunnel', 'CPU µs a tunnel'],
-    ['down', 'cpu_ms_per_gib', 'CPU ms a GiB down'],
-    ['up', 'cpu_ms_per_gib', 'CPU ms a GiB up'],
-    ['both', 'cpu_ms_per_gib', 'CPU ms a GiB both'],
-    ['rtt', 'cpu_us_per_msg', 'CPU µs a message'],
-    ['idle', 'rss_bytes_per_tunnel', 'bytes an idle tunnel'],
-    ['mixed', 'connect_us', 'µs to CONNECT beside bulk, median'],
-  ]
+/** One figure: for each name its value in each round, and the ratios to squid in the same round. */
+interface Figure {
+  readonly key: string
+  readonly title: string
+  readonly values: Readonly<Record<string, readonly number[]>>
+  readonly toSquid: Readonly<Record<string, readonly number[]>>
+}
+
+function measured(rows: readonly Row[]): readonly Figure[] {
   const names = [...new Set(rows.map((row) => String(row['label'])))].filter(
     (name) => name !== 'bulk' && name !== 'mixed',
   )
-  console.log(['figure', ...names].join('\t'))
-  for (const [mode, field, title] of figures) {
-    const cells = names.map((name) =>
-      median(
-        rows.filter((row) => row['m'] === mode && row['label'] === name).map((row) => Number(valueOf(row, field))),
-      ),
-    )
-    if (cells.some((cell) => !Number.isNaN(cell)))
-      console.log([title, ...cells.map((cell) => (Number.isNaN(cell) ? '-' : cell.toFixed(0)))].join('\t'))
+  const figure = (key: string, mode: string, field: string, title: string, nth: number): Figure => {
+    const valuesOf = (name: string): readonly number[] =>
+      [...new Set(rows.map((row) => row['round']))]
+        .map((round) =>
+          rows.filter((row) => row['m'] === mode && row['label'] === name && row['round'] === round).at(nth),
+        )
+        .flatMap((row) => (row === undefined ? [] : [valueOf(row, field)]))
+    const all = Object.fromEntries(names.map((name) => [name, valuesOf(name)]))
+    const squid = all['squid'] ?? []
+    const ratios = names.map((name) => [name, (all[name] ?? []).map((value, round) => value / (squid[round] ?? NaN))])
+    return { key, title, values: all, toSquid: Object.fromEntries(ratios) as Figure['toSquid'] }
   }
+  return [
+    figure('rate', 'rate', 'cpu_us_per_tunnel', 'CPU µs a tunnel, warm', -1),
+    figure('rateCold', 'rate', 'cpu_us_per_tunnel', 'CPU µs a tunnel, seconds 1 to 5', 0),
+    figure('down', 'down', 'cpu_ms_per_gib', 'CPU ms a GiB down', 0),
+    figure('up', 'up', 'cpu_ms_per_gib', 'CPU ms a GiB up', 0),
+    figure('both', 'both', 'cpu_ms_per_gib', 'CPU ms a GiB both ways', 0),
+    figure('rtt', 'rtt', 'cpu_us_per_msg', 'CPU µs a message', 0),
+    figure('idle', 'idle', 'rss_bytes_per_tunnel', 'bytes an idle tunnel', 0),
+    figure('mixed', 'mixed', 'connect_us', 'µs to CONNECT beside bulk, median', 0),
+  ].filter(({ values }) => Object.values(values).some((list) => list.length > 0))
 }
 
 /** A latency is an object of quantiles. */
-function valueOf(row: Row, field: string): unknown {
+function valueOf(row: Row, field: string): number {
   const value: unknown = row[field]
-  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>)['p50'] : value
+  return Number(typeof value === 'object' && value !== null ? (value as Record<string, unknown>)['p50'] : value)
+}
+
+function print(figures: readonly Figure[]): void {
+  const names = Object.keys(figures[0]?.values ?? {})
+  console.log(['figure', ...names, 'sallyport to squid, median (least-most)'].join('\t'))
+  for (const { title, values, toSquid } of figures) {
+    const ratios = toSquid['sallyport'] ?? []
+    const spread = `${median(ratios).toFixed(2)} (${Math.min(...ratios).toFixed(2)}-${Math.max(...ratios).toFixed(2)})`
+    console.log([title, ...names.map((name) => median(values[name] ?? []).toFixed(0)), spread].join('\t'))
+  }
+}
+
+/** Whether CPU has not grown by more than a tenth against squid. */
+function isKept(figures: readonly Figure[]): boolean {
+  const kept = JSON.parse(fs.readFileSync(KEPT, 'utf8')) as Readonly<Record<string, number>>
+  const worse = figures.flatMap(({ key, title, toSquid }) => {
+    const [now, before] = [median(toSquid['sallyport'] ?? []), kept[key]]
+    return before !== undefined && now > before * 1.1
+      ? [`${title}: ${now.toFixed(2)} of squid's, kept ${before.toFixed(2)}`]
+      : []
+  })
+  for (const line of worse) console.error(`worse than kept: ${line}`)
+  return worse.length === 0
 }
 
 function median(values: readonly number[]): number {

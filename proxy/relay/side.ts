@@ -146,20 +146,22 @@ export class Side implements SocketOwner, Borrower, Visitor {
     else socket.destroy()
   }
 
-  /** Called once when the socket is closed; in a later turn if it already is. One listener at a time. */
+  /** Called once when the socket is closed or handed on; in a later turn if it already is closed. One listener at a time. */
   onClose(listener: () => void): void {
     if (this.#closed) process.nextTick(listener)
     else this.#closeListener = listener
   }
 
   /**
-   * Gives the side up for an ordinary socket that is not reading, with unread bytes pushed back: fit for `httpServer.emit('connection', socket)`.
+   * Gives the side up for an ordinary socket that is not reading, with unread bytes pushed back: fit for `httpServer.emit('connection', socket)`, whose
+   * owner closes it from here on.
    * It has a listener for `error` that does nothing.
    */
   toStream(): net.Socket {
     const socket = this.#live()
     this.#handedOn = true
     disown(socket)
+    this.#closeListener?.()
     const unread = this.takeUnread()
     if (unread !== undefined && !this.#ended) socket.unshift(unread)
     // As if nobody had touched it: the first listener for data starts it.

@@ -50,7 +50,7 @@ test(
     expect(gateway.exitCode).toBeNull()
     expect(await answers()).toBe(true)
     expect(openSockets()).toBeLessThan(50)
-    expect(after - before, `${before} KiB before, ${after} KiB after`).toBeLessThan(20_000)
+    expect(after - before, `${before} KiB before, ${after} KiB after`).toBeLessThan(6_000)
   },
   (6 * SECONDS + 120) * 1000,
 )
