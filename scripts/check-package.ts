@@ -15,6 +15,7 @@ try {
     .map((file) => file.path)
     .filter((file) => /^(test|bench|scripts|\.ci)\/|\.ts$/.test(file) && !file.endsWith('.d.ts'))
   if (strays.length > 0) throw new Error(`the tarball holds what nobody needs: ${strays.join(', ')}`)
+  if (!files.some((file) => file.path === 'dist/console/index.html')) throw new Error('the tarball holds no console')
   run('publint', ['run', tarball, '--strict'])
   run('attw', [tarball, '--profile', 'esm-only'])
 

@@ -77,6 +77,21 @@ describe('a planted violation is found', () => {
         'proxy/b.ts': "import { a } from './a.ts'\nexport const b = () => a\n",
       },
     ],
+    [
+      'console-knows-types-alone',
+      {
+        'proxy/console/a.tsx': "import { b } from '../b.ts'\nexport const a = b\n",
+        'proxy/b.ts': 'export const b = 1\n',
+      },
+    ],
+    ['console-knows-types-alone', { 'proxy/console/a.ts': "import fs from 'node:fs'\nexport const a = fs\n" }],
+    [
+      'console-is-served-not-imported',
+      {
+        'proxy/a.ts': "import { b } from './console/b.ts'\nexport const a = b\n",
+        'proxy/console/b.ts': 'export const b = 1\n',
+      },
+    ],
     ['no-development-library-in-the-product', { 'proxy/a.ts': "import fc from 'fast-check'\nexport const a = fc\n" }],
   ])('%s', (rule, files) => {
     const { status, output } = cruise(files)
@@ -89,6 +104,9 @@ describe('a planted violation is found', () => {
       'policies/a.ts': 'export const a = 1\n',
       'proxy/index.ts': "import fs from 'node:fs'\nimport { a } from '../policies/a.ts'\nexport const b = [a, fs]\n",
       'provider/c.ts': "import { b } from '../proxy/index.ts'\nexport const c = b\n",
+      'proxy/shape.ts': 'export type Shape = { readonly a: number }\n',
+      'proxy/console/d.tsx':
+        "import { signal } from '@preact/signals'\nimport type { Shape } from '../shape.ts'\nexport const d = signal<Shape>({ a: 1 })\n",
     })
     expect(output).toContain('no dependency violations found')
     expect(status).toBe(0)

@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
+import net from 'node:net'
 import { TLSSocket } from 'node:tls'
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/schema.ts'
@@ -72,7 +73,11 @@ export function createAccess({ settings, verifier, revocations, clock, isOwnSock
     const { authorization } = request.headers
     const where = clientOf(request)
     if (authorization !== undefined) return bearer(authorization, where)
-    if (isOwnSocket) return { author: 'unix', scopes: EVERYTHING, ...NO_TOKEN, client: 'unix', isGood: () => true }
+    if (isOwnSocket) {
+      if (isForName(request))
+        return refuse('credentials_missing', 'the socket needs a token from whoever asks for a host by its name')
+      return { author: 'unix', scopes: EVERYTHING, ...NO_TOKEN, client: 'unix', isGood: () => true }
+    }
     return certified(request, where) ?? refuse('credentials_missing', 'this route needs credentials')
   }
 
@@ -157,6 +162,15 @@ function clientOf({ socket }: IncomingMessage): ClientInfo {
     port: remotePort ?? 0,
     ...(thumbprint && { certificateThumbprint: createHash('sha256').update(thumbprint).digest('base64url') }),
   }
+}
+
+/**
+ * Whether the request is for a host name of the DNS. Through a forwarded port a browser reaches the socket, and with it any page whose name leads to this
+ * machine by now; such a page can't ask under an address, or under a name without a dot.
+ */
+function isForName({ headers: { host = '' } }: IncomingMessage): boolean {
+  const name = host.replace(/:\d*$/, '')
+  return name.includes('.') && net.isIP(name) === 0
 }
 
 function clientText({ address, port }: ClientInfo): string {

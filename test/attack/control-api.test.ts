@@ -3,11 +3,12 @@ import crypto from 'node:crypto'
 import http from 'node:http'
 import net from 'node:net'
 import path from 'node:path'
-import { readFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { SignJWT } from 'jose'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openKeys } from '../../proxy/tokens/keys.ts'
 import { mintToken } from '../../proxy/tokens/mint.ts'
+import { startTestGateway } from '../integration/test-gateway.ts'
 import { bearer, type ControlClient, OWN_ISSUER, startControl } from '../proxy/admin/control-client.ts'
 
 let control: ControlClient
@@ -69,11 +70,72 @@ describe('no route but health is open', () => {
       }
   })
 
+  test('the files of the console are, and are the same whoever asks: nothing of this gateway is in them', async () => {
+    const other = await startControl({ policy: { tenants: { 'marker-tenant': { kind: 'deny-all' } } } })
+    try {
+      const html = await (await fetch(other.url('/console/'))).text()
+      const names = ['', ...[...html.matchAll(/(?:src|href)="\.\/([^"]+)"/g)].map(([, name = '']) => name)]
+      expect(names.length).toBeGreaterThan(3)
+      const token = await other.adminToken(['admin'])
+      for (const name of names) {
+        const [here, there, asAdmin] = await Promise.all(
+          [
+            fetch(control.url(`/console/${name}`)),
+            fetch(other.url(`/console/${name}`)),
+            fetch(other.url(`/console/${name}`), { headers: bearer(token) }),
+          ].map(async (response) => Buffer.from(await (await response).arrayBuffer()).toString()),
+        )
+        expect([name, here === there, there === asAdmin, there?.includes('marker-tenant')]).toEqual([
+          name,
+          true,
+          true,
+          false,
+        ])
+      }
+    } finally {
+      await other.gateway.close()
+    }
+  })
+
   test('health and the public keys are', async () => {
     // Its first key came after its start: the gateway sees it within a second.
     await expect.poll(async () => (await fetch(control.url('/readyz'))).status, { timeout: 5_000 }).toBe(200)
     for (const route of ['/healthz', '/.well-known/jwks.json'])
       expect([route, (await fetch(control.url(route))).status]).toEqual([route, 200])
+  })
+})
+
+describe('a page in a browser that reaches the admin socket through a forwarded port', () => {
+  test('is refused under its own name, whatever that resolves to; an address or localhost is served', async () => {
+    const folder = mkdtempSync('/tmp/sp-socket-')
+    const socketPath = path.join(folder, 'admin.sock')
+    const fresh = await startTestGateway({ listen: { admin: `unix:${socketPath}` } })
+    try {
+      const status = (host: string, route = '/v1/tunnels'): Promise<number | undefined> =>
+        new Promise((resolve, reject) => {
+          const request = http.get({ socketPath, path: route, headers: { host } }, (response) => {
+            response.resume()
+            resolve(response.statusCode)
+          })
+          request.on('error', reject)
+        })
+      for (const host of [
+        'evil.example',
+        'evil.example:9090',
+        'EVIL.example.',
+        '127.0.0.1.nip.example',
+        '127.0.0.1.',
+        '0x7f.1',
+        'a.b',
+      ])
+        for (const route of ['/v1/tunnels', '/metrics', '/openapi.json'])
+          expect([host, route, await status(host, route)]).toEqual([host, route, 401])
+      for (const host of ['localhost', 'localhost:9090', '127.0.0.1:9090', '[::1]:9090', 'admin'])
+        expect([host, await status(host)]).toEqual([host, 200])
+    } finally {
+      await fresh.close()
+      rmSync(folder, { recursive: true, force: true })
+    }
   })
 })
 

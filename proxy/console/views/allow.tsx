@@ -119,8 +119,8 @@ export function AllowView() {
       {isStale ? (
         <Notice kind="warn">
           <p>
-            <strong>Somebody changed this policy meanwhile.</strong> Nothing was applied. Read it again and look at the
-            difference anew.
+            <strong>Somebody changed this policy meanwhile.</strong> <Outside text={fault.message} />. Nothing was
+            applied. Read it again and look at the difference anew.
           </p>
           <Action kind="main" onClick={look}>
             Read it again
@@ -273,6 +273,8 @@ async function makePlan(tenant: string, entry: string): Promise<Plan | { readonl
     if (fault instanceof ApiFault && fault.code === 'not_found') return undefined
     throw fault
   })
+  if (before?.source === 'file')
+    return { why: 'The policy of the tenant comes from a file of `policy.tenantFiles`: change it there.' }
   const extended = withEntry(before?.policy, entry)
   if (!extended.ok) return { why: extended.why }
   const dryRun = await ask<DryRunShown>('POST', `${path}:check`, { body: { policy: extended.policy } })
@@ -289,5 +291,10 @@ async function explained(tenant: string, entry: string): Promise<ExplanationShow
 }
 
 function sourceText(source: PolicyShown['source']): string {
-  return { api: 'the control API', configuration: 'the configuration', resolver: 'the resolver of tenants' }[source]
+  return {
+    api: 'the control API',
+    configuration: 'the configuration',
+    file: 'the files of policies',
+    resolver: 'the resolver of tenants',
+  }[source]
 }

@@ -46,18 +46,17 @@ export function HealthView() {
       </header>
       <FaultNotice fault={status.fault ?? metrics.fault ?? users.fault} />
       <div class="cards">
-        {status.value && <Ready of={status.value} />}
-        {metrics.value && <Process of={metrics.value} />}
+        {status.value && <Ready of={status.value} metrics={metrics.value} />}
+        {status.value && <Limits of={status.value} />}
         {metrics.value && <Connections of={metrics.value} />}
         {metrics.value && status.value && <Drops of={metrics.value} status={status.value} />}
-        {status.value && <Limits of={status.value} />}
       </div>
       {users.value && <Users of={users.value.identities} />}
     </>
   )
 }
 
-function Ready({ of }: { readonly of: StatusShown }) {
+function Ready({ of, metrics }: { readonly of: StatusShown; readonly metrics: Metrics | undefined }) {
   return (
     <section class="card">
       <h2>Gateway</h2>
@@ -78,27 +77,21 @@ function Ready({ of }: { readonly of: StatusShown }) {
             `${momentText(of.startedAt)}, for ${spanText(Math.max(0, Date.now() - Date.parse(of.startedAt)))}`,
           ],
           ['Policy version', <code>{of.policyVersion}</code>],
+          ...(metrics === undefined ? [] : processFacts(metrics)),
         ]}
       />
     </section>
   )
 }
 
-function Process({ of }: { readonly of: Metrics }) {
-  return (
-    <section class="card">
-      <h2>Process</h2>
-      <Facts
-        of={[
-          ['Resident memory', bytesText(sumOf(of, 'sallyport_process_resident_memory_bytes'))],
-          ['Heap in use', bytesText(sumOf(of, 'sallyport_process_heap_used_bytes'))],
-          ['Delay of its loop, p99', spanText(sumOf(of, 'sallyport_process_eventloop_delay_p99_seconds') * 1_000)],
-          ['CPU time', spanText(sumOf(of, 'sallyport_process_cpu_seconds') * 1_000)],
-          ['Descriptors open', countText(sumOf(of, 'sallyport_process_open_fds'))],
-        ]}
-      />
-    </section>
-  )
+function processFacts(of: Metrics) {
+  return [
+    ['Memory', bytesText(sumOf(of, 'sallyport_process_resident_memory_bytes'))],
+    ['Heap in use', bytesText(sumOf(of, 'sallyport_process_heap_used_bytes'))],
+    ['Loop delay, p99', spanText(sumOf(of, 'sallyport_process_eventloop_delay_p99_seconds') * 1_000)],
+    ['CPU time', spanText(sumOf(of, 'sallyport_process_cpu_seconds') * 1_000)],
+    ['Descriptors', countText(sumOf(of, 'sallyport_process_open_fds'))],
+  ] as const
 }
 
 function Connections({ of }: { readonly of: Metrics }) {

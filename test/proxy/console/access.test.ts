@@ -152,6 +152,7 @@ describeWith('Chromium', 'access to the console', () => {
   test('light, dark, and as the system says; every text can be read in both', async () => {
     const background = (page: Awaited<ReturnType<typeof fixture.open>>['page']): Promise<string> =>
       page.evaluate(() => getComputedStyle(document.body).backgroundColor)
+    await fixture.connect('refused.example:443', { sub: 'seen', tenant: 'acme' })
     for (const [scheme, expected] of [
       ['light', 'rgb(244, 245, 247)'],
       ['dark', 'rgb(20, 22, 26)'],
@@ -185,6 +186,7 @@ describeWith('Chromium', 'access to the console', () => {
   })
 
   test('a narrow window: everything is still there', async () => {
+    await fixture.connect('refused.example:443', { sub: 'seen', tenant: 'acme' })
     const opened = await fixture.signedIn(['read'], { viewport: { width: 700, height: 900 } })
     const { page } = opened
     await page

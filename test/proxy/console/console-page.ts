@@ -150,7 +150,7 @@ export async function startConsole(browser: Browser, over: ConfigInput = {}): Pr
     },
     signedIn: async (scopes, options) => {
       const opened = await open(options)
-      await opened.page.getByLabel('Admin token').fill(await control.adminToken(scopes, { name: 'alice' }))
+      await opened.page.getByLabel('Admin token').fill(await control.adminToken(scopes, { name: 'carol' }))
       await opened.page.getByRole('button', { name: 'Sign in' }).click()
       await opened.page.getByRole('navigation', { name: 'Views' }).waitFor()
       return opened
