@@ -65,4 +65,6 @@ export interface Backend {
   /** Of sandboxes that any process made, from what the platform and the runtime folder know. */
   readonly list: () => Promise<readonly SandboxInfo[]>
   readonly attach: (id: string) => Promise<StartedSandbox | undefined>
+  /** Ends what it keeps ready for sandboxes to come; idempotent. Called when the provider is closed. */
+  readonly close?: () => Promise<void>
 }

@@ -86,7 +86,7 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
     // Those of other processes go on there.
     const own = [...live.values()].filter(({ isOwn }) => isOwn)
     const outcomes = await Promise.allSettled(own.map(({ sandbox }) => sandbox.destroy()))
-    await egress.close()
+    await Promise.all([egress.close(), backend.close?.()])
     const failure = outcomes.find((outcome) => outcome.status === 'rejected')
     if (failure !== undefined) throw failure.reason
   }

@@ -7,6 +7,7 @@ export type {
 } from './backends/container-layout.ts'
 export type { ContainerOptions, DockerConnection } from './backends/container-options.ts'
 export { DockerError, type DockerFault } from './backends/docker-error.ts'
+export { MicrovmError, type MicrovmFault } from './backends/microvm/microvm-error.ts'
 export { createSandboxProvider } from './create-provider.ts'
 export type { ControlledGateway } from './egress/controlled.ts'
 export type { EmbeddedGatewayOptions } from './egress/embedded.ts'
@@ -19,6 +20,7 @@ export type {
   ProcessBackendConfig,
   RunscBackendConfig,
   SandboxProviderOptions,
+  SelfHostedBackendConfig,
 } from './provider-options.ts'
 export type {
   CreateSandboxOptions,

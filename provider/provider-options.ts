@@ -6,6 +6,7 @@ import type { DockerBackendOptions } from './backends/docker.ts'
 import type { PassthroughBackendOptions } from './backends/passthrough.ts'
 import type { ProcessBackendOptions } from './backends/process.ts'
 import type { RunscBackendOptions } from './backends/runsc.ts'
+import type { SelfHostedBackendOptions } from './backends/self-hosted.ts'
 import type { ControlledGateway } from './egress/controlled.ts'
 import type { EmbeddedGatewayOptions } from './egress/embedded.ts'
 import type { RemoteGateway } from './egress/remote.ts'
@@ -27,6 +28,12 @@ export interface RunscBackendConfig extends RunscBackendOptions {
   readonly runtime: 'runsc'
 }
 
+/** MicroVMs of this machine: Firecracker with KVM, or QEMU. */
+export interface SelfHostedBackendConfig extends Omit<SelfHostedBackendOptions, 'runtimeRoot'> {
+  readonly tier: 'microvm'
+  readonly service: 'self-hosted'
+}
+
 /** Plain processes with nothing around them: nothing is enforced, and commands that want to can go round the gateway. */
 export interface PassthroughBackendConfig extends Omit<PassthroughBackendOptions, 'runtimeRoot'> {
   readonly tier: 'passthrough'
@@ -35,7 +42,8 @@ export interface PassthroughBackendConfig extends Omit<PassthroughBackendOptions
 }
 
 /** Every backend of this version. */
-export type BackendConfig = ProcessBackendConfig | DockerBackendConfig | RunscBackendConfig | PassthroughBackendConfig
+export type BackendConfig =
+  ProcessBackendConfig | DockerBackendConfig | RunscBackendConfig | SelfHostedBackendConfig | PassthroughBackendConfig
 
 /** Options of `createSandboxProvider`. */
 export interface SandboxProviderOptions {

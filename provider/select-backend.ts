@@ -4,6 +4,7 @@ import { createDockerBackend } from './backends/docker.ts'
 import { createPassthroughBackend } from './backends/passthrough.ts'
 import { createProcessBackend } from './backends/process.ts'
 import { createRunscBackend } from './backends/runsc.ts'
+import { createSelfHostedBackend } from './backends/self-hosted.ts'
 import type { BackendConfig } from './provider-options.ts'
 
 /** A backend, and whether its caller puts up with policies that nothing enforces. */
@@ -28,8 +29,16 @@ function enforcing(config: Exclude<BackendConfig, { readonly tier: 'passthrough'
     return createProcessBackend({ ...options, runtimeRoot })
   }
   // Whoever writes no TypeScript may say anything.
+  if (config.tier === 'microvm') {
+    if ((config.service as string) !== 'self-hosted')
+      throw new TypeError(`\`${config.service}\` is no service of microVMs: \`self-hosted\``)
+    const { tier: _tier, service: _service, ...options } = config
+    return createSelfHostedBackend({ ...options, runtimeRoot })
+  }
   if ((config.tier as string) !== 'container')
-    throw new TypeError(`\`${config.tier}\` is no tier of sandboxes: \`process\`, \`container\` or \`passthrough\``)
+    throw new TypeError(
+      `\`${config.tier}\` is no tier of sandboxes: \`process\`, \`container\`, \`microvm\` or \`passthrough\``,
+    )
   if (config.runtime === 'docker') {
     const { tier: _tier, runtime: _runtime, ...options } = config
     return createDockerBackend(options)

@@ -1,4 +1,5 @@
 /** Carries one listener of this machine to another: a loopback port to a sandbox's socket of the gateway, or that socket to a gateway's port. */
+import { chmod } from 'node:fs/promises'
 import net from 'node:net'
 
 /** A relay that listens on a port. */
@@ -21,16 +22,27 @@ export async function startLoopbackRelay(socketPath: string): Promise<LoopbackRe
   return { host: '127.0.0.1', port: (server.address() as net.AddressInfo).port, close }
 }
 
-/** Carries to wherever `target` says at the time; nowhere while it says nothing. */
+/** Carries to wherever `target` says at the time; nowhere while it says nothing. `mode` is the socket's, by default as the process makes files. */
 export async function startSocketRelay(
   socketPath: string,
   target: () => net.NetConnectOpts | undefined,
+  mode?: number,
 ): Promise<SocketRelay> {
-  return startRelay({ path: socketPath }, target)
+  const relay = await startRelay({ path: socketPath }, target)
+  if (mode !== undefined) await chmod(socketPath, mode)
+  return relay
+}
+
+/** The same with a listener that another process opened and handed over. */
+export async function startHandedRelay(
+  listener: net.Server,
+  target: () => net.NetConnectOpts | undefined,
+): Promise<SocketRelay> {
+  return startRelay(listener, target)
 }
 
 async function startRelay(
-  listen: net.ListenOptions,
+  listen: net.ListenOptions | net.Server,
   target: () => net.NetConnectOpts | undefined,
 ): Promise<{ readonly server: net.Server; readonly close: () => Promise<void> }> {
   const open = new Set<net.Socket>()

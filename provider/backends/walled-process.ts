@@ -9,6 +9,7 @@ import { connectControl } from './control-socket.ts'
 import { type LimitSupport, openLimits, type OpenLimits, type ResourceLimits } from './limits.ts'
 import { isChildOf, startTimeOf, writeRecord } from './process-record.ts'
 import { onlyOnce, Output, startsWithin } from './process-start.ts'
+import { throughGroups } from './through-groups.ts'
 import { afterMs } from './time-to-live.ts'
 
 /** What to start. */
@@ -33,10 +34,6 @@ const STATUS_DESCRIPTOR = 4
 const OPTIONS_DESCRIPTOR = 5
 const START_TIMEOUT_MS = 60_000
 const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
-
-/** No core files: they are written by the host's own handler, with the host's rights. Then into the groups, and only from in there on. */
-const LAUNCHER =
-  'ulimit -c 0\ngroups=$1\nshift\nwhile [ "$groups" -gt 0 ]; do echo 0 > "$1" || exit 125; shift; groups=$((groups - 1)); done\nexec "$@"'
 
 /** @throws SandboxError `SALLYPORT_SANDBOX_CREATE_FAILED` with the last line that was said */
 export async function startWalled(walled: WalledProcess, request: StartRequest): Promise<StartedSandbox> {
@@ -110,16 +107,15 @@ export async function startWalled(walled: WalledProcess, request: StartRequest):
 }
 
 function launch({ bubblewrap, command }: WalledProcess, limits: OpenLimits): ChildProcess {
-  const groups = [String(limits.joinFiles.length), ...limits.joinFiles]
-  const walled = [
+  const [shell = '', ...args] = throughGroups(limits.joinFiles, [
     bubblewrap.path,
     '--args',
     String(OPTIONS_DESCRIPTOR),
     '--',
     ...underLimits(limits.resourceLimits),
     ...command,
-  ]
-  return spawn('/bin/sh', ['-c', LAUNCHER, 'sallyport', ...groups, ...walled], {
+  ])
+  return spawn(shell, args, {
     cwd: path.parse(process.execPath).root,
     // Nothing of the host's environment.
     env: { PATH },

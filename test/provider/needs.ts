@@ -48,6 +48,15 @@ const NEEDS = {
     reason: 'Prometheus is not installed (Debian: prometheus)',
   },
   runsc: { probe: ['runsc', '--version'], reason: 'gVisor is not installed (Debian: runsc)' },
+  qemu: {
+    probe: ['sh', '-c', 'qemu-system-x86_64 -M microvm,help >/dev/null && vhost-device-vsock --version'],
+    reason:
+      'QEMU or its vsock device is not installed (Debian: qemu-system-x86; after 13, or as .ci/run has it: vhost-device-vsock)',
+  },
+  mmdebstrap: {
+    probe: ['sh', '-c', 'mmdebstrap --version && mksquashfs -version && cpio --version && xz --version'],
+    reason: 'what builds a root file system is missing (Debian: mmdebstrap, squashfs-tools, cpio, xz-utils)',
+  },
   busybox: {
     probe: ['sh', '-c', 'busybox --list && ! ldd "$(command -v busybox)"'],
     reason: 'there is no static busybox to make images of (Debian: busybox-static)',

@@ -9,6 +9,7 @@ import { afterAll, beforeAll, describe, expect, test, type TestContext } from 'v
 import {
   type Bench,
   conformanceAreas,
+  type ConformanceCheck,
   type ConformanceSubject,
   openBench,
 } from '../../../provider/conformance/index.ts'
@@ -27,11 +28,20 @@ export interface OwnSubject {
 
 const CHECK_TIMEOUT_MS = 180_000
 
-/**
- * Declares a test for each check. `prepare` runs before all of them; what it returns as `done` runs after. Of a check in `known` the very opposite is
- * tested: that it sees what the backend leaves open, though it would be skipped.
- */
-export function runConformance(prepare: () => OwnSubject | Promise<OwnSubject>, known: readonly string[] = []): void {
+/** What is left out, and how long one check may take. */
+export interface RunOptions {
+  /** Of these checks the very opposite is tested: that they see what the backend leaves open, though they would be skipped. */
+  readonly known?: readonly string[]
+  /** By name; all by default. */
+  readonly chosen?: readonly string[] | undefined
+  readonly checkTimeoutMs?: number
+}
+
+/** Declares a test for each check. `prepare` runs before all of them; what it returns as `done` runs after. */
+export function runConformance(
+  prepare: () => OwnSubject | Promise<OwnSubject>,
+  { known = [], chosen, checkTimeoutMs = CHECK_TIMEOUT_MS }: RunOptions = {},
+): void {
   let bench: Bench
   let finish: () => Promise<void>
 
@@ -59,24 +69,35 @@ export function runConformance(prepare: () => OwnSubject | Promise<OwnSubject>, 
       fs.rmSync(folder, { recursive: true, force: true })
       expect(left).toEqual([])
     }
-  }, CHECK_TIMEOUT_MS)
-  afterAll(() => finish(), CHECK_TIMEOUT_MS)
+  }, checkTimeoutMs)
+  afterAll(() => finish(), checkTimeoutMs)
 
-  describe.each(conformanceAreas.map((area) => [area.name, area.checks] as const))('%s', (_name, checks) => {
+  describe.each(areasWith(chosen))('%s', (_name, checks) => {
     for (const check of checks) {
+      if (chosen?.includes(check.name) === false) continue
       if (known.includes(check.name)) {
-        test(`it is seen that it does not hold: ${check.name}`, { timeout: CHECK_TIMEOUT_MS }, async () => {
+        test(`it is seen that it does not hold: ${check.name}`, { timeout: checkTimeoutMs }, async () => {
           await expect(check.run(bench)).rejects.toThrow(AssertionError)
         })
         continue
       }
-      test(check.name, { timeout: CHECK_TIMEOUT_MS }, async (context: TestContext) => {
+      test(check.name, { timeout: checkTimeoutMs }, async (context: TestContext) => {
         const reason = check.skip?.(bench)
         context.skip(reason !== undefined, reason)
         await check.run(bench)
       })
     }
   })
+}
+
+/** Name and checks of each area that has some to run. @throws Error for a name that no check has */
+function areasWith(chosen: readonly string[] | undefined): (readonly [string, readonly ConformanceCheck[]])[] {
+  const names = conformanceAreas.flatMap(({ checks }) => checks.map(({ name }) => name))
+  const unknown = chosen?.find((name) => !names.includes(name))
+  if (unknown !== undefined) throw new Error(`there is no check \`${unknown}\``)
+  return conformanceAreas
+    .filter(({ checks }) => chosen === undefined || checks.some(({ name }) => chosen.includes(name)))
+    .map((area) => [area.name, area.checks])
 }
 
 /** Processes of the host that name a sandbox. */
