@@ -6,7 +6,7 @@ import { opendirSync, watch, type FSWatcher } from 'node:fs'
 import { join } from 'node:path'
 import type { Clock } from '../../clock.ts'
 import type { FileLayers } from './file-layers.ts'
-import { readFileName } from './file-name.ts'
+import { readFileName, type NamedFile } from './file-name.ts'
 import { fileStamp, readPolicyFile, trustedPlace, unusable } from './read-policy-file.ts'
 import { Settling } from './settling.ts'
 import { SallyportError } from '../../../policies/index.ts'
@@ -15,10 +15,10 @@ import { SallyportError } from '../../../policies/index.ts'
 const MAX_TENANTS = 10_000
 /** Names in the folder, others too. */
 const MAX_NAMES = 20_000
-/** File systems tell times in steps: a folder that changed is listed anew for so long. */
+/** File systems tell times in steps: a folder that changed is listed anew for so long, where the system does not tell of changes. */
 const TIME_STEP_MS = 2_000
-/** Files that are looked at each time for what was written in place, where the system does not tell. */
-const LOOKED_AT = 1_000
+/** Files that are looked at each time, in turn, for changes that the system did not tell of. */
+const LOOKED_AT = 200
 /** Reading many changed files is spread over several looks, each of at most so much. */
 const BUSY_MS = 50
 
@@ -36,71 +36,100 @@ export interface PolicyPlace {
 export function policyFolder(path: string, layers: FileLayers, clock: Clock): PolicyPlace {
   const settling = new Settling()
   const missing = new Set<string>()
+  let names: ReadonlyMap<string, NamedFile> = new Map()
   let files: ReadonlyMap<string, readonly string[]> = new Map()
   let order: readonly string[] = []
   let next = 0
   let listed = ''
+  let place = ''
   let changedMs = -Infinity
-  let hasEvent = true
   let watcher: FSWatcher | undefined
+  /** Names that the system told of since the last look; `all` where it may be any. */
+  let told = new Set<string>()
+  let isAll = true
   let listFault: SallyportError | undefined
-  let misnamed: ReadonlySet<string> = new Set()
 
   return {
     look: (isFirst) => {
       const { path: real, stats } = trustedPlace(path)
       if (!stats.isDirectory()) throw unusable(path, 'is not a folder any more')
-      const stamp = `${real} ${stats.dev} ${stats.ino} ${stats.mtimeNs} ${stats.ctimeNs}`
+      const here = `${real} ${stats.dev} ${stats.ino}`
+      if (here !== place) follow(real)
+      place = here
+      const stamp = `${here} ${stats.mtimeNs} ${stats.ctimeNs}`
       if (stamp !== listed) changedMs = clock.monotonicMs()
-      const isFresh = hasEvent || clock.monotonicMs() - changedMs < TIME_STEP_MS
-      if (isFresh) {
-        if (stamp !== listed) follow(real)
-        hasEvent = false
-        listed = stamp
-        listFault = undefined
-        files = list(real)
-        order = [...files.keys()]
-        removeMissing()
-      }
+      const isUntold = watcher === undefined && clock.monotonicMs() - changedMs < TIME_STEP_MS
+      if (isUntold) isAll = true
+      if (isAll || stamp !== listed || told.size > 0 || missing.size > 0) relist(real, stamp)
       if (listFault !== undefined) throw listFault
-      takeChanged(real, isFresh ? order : rolling(), isFirst)
+      const due = isAll ? order : [...new Set([...rolling(), ...settling.waiting(), ...tenantsOf(told)])]
+      told = new Set()
+      isAll = false
+      takeChanged(real, due, isFirst)
     },
     close: () => watcher?.close(),
   }
 
-  /** Where the system tells of changes: nothing depends on it but how soon many files are looked at. */
+  /** Nothing depends on what the system tells but how soon many files are looked at. */
   function follow(real: string): void {
     watcher?.close()
     watcher = undefined
+    isAll = true
     try {
-      watcher = watch(real, { persistent: false }, () => (hasEvent = true))
-      watcher.on('error', () => watcher?.close())
+      const fresh = watch(real, { persistent: false }, (_event, name) => {
+        // A hidden name may be the link that all others lead through.
+        if (name === null || name.startsWith('.')) isAll = true
+        else if (told.size < MAX_NAMES) told.add(name)
+      })
+      fresh.on('error', () => {
+        fresh.close()
+        if (watcher === fresh) watcher = undefined
+      })
+      watcher = fresh
     } catch {
       // Looked at in turn, then.
     }
   }
 
+  function relist(real: string, stamp: string): void {
+    listed = stamp
+    listFault = undefined
+    const before = files
+    files = list(real)
+    order = [...files.keys()]
+    for (const [tenant, own] of files) {
+      const former = before.get(tenant)
+      if (former?.length !== own.length) for (const name of own) told.add(name)
+    }
+    removeMissing()
+  }
+
+  function tenantsOf(changed: ReadonlySet<string>): readonly string[] {
+    return [...changed].flatMap((name) => {
+      const named = names.get(name)
+      return named?.kind === 'tenant' ? [named.tenant] : []
+    })
+  }
+
   function list(real: string): ReadonlyMap<string, readonly string[]> {
     const found = new Map<string, string[]>()
-    const wrong = new Set<string>()
-    const folder = opendirSync(real)
+    const read = new Map<string, NamedFile>()
+    const folder = opendirSync(real, { bufferSize: 1_024 })
     try {
-      let count = 0
       for (let entry = folder.readSync(); entry !== null; entry = folder.readSync()) {
-        if (++count > MAX_NAMES) return tooMany(`holds more than ${MAX_NAMES} files`)
-        const named = readFileName(entry.name)
+        const named = names.get(entry.name) ?? readFileName(entry.name)
+        read.set(entry.name, named)
+        if (read.size > MAX_NAMES) return tooMany(`holds more than ${MAX_NAMES} files`)
         if (named.kind === 'tenant') found.set(named.tenant, [...(found.get(named.tenant) ?? []), entry.name].sort())
-        else if (named.kind === 'misnamed') {
-          wrong.add(join(path, entry.name))
+        else if (named.kind === 'misnamed' && names.get(entry.name) !== named)
           layers.fail({ path: join(path, entry.name), message: `stands for no tenant: ${named.why}` })
-        }
       }
     } finally {
       folder.closeSync()
     }
     if (found.size > MAX_TENANTS) return tooMany(`holds the policies of more than ${MAX_TENANTS} tenants`)
-    for (const gone of misnamed) if (!wrong.has(gone)) layers.mend(gone)
-    misnamed = wrong
+    for (const [name, { kind }] of names) if (kind === 'misnamed' && !read.has(name)) layers.mend(join(path, name))
+    names = read
     return found
   }
 
@@ -125,7 +154,7 @@ export function policyFolder(path: string, layers: FileLayers, clock: Clock): Po
   function rolling(): readonly string[] {
     const some = order.slice(next, next + LOOKED_AT)
     next = next + LOOKED_AT >= order.length ? 0 : next + LOOKED_AT
-    return [...new Set([...some, ...settling.waiting()])]
+    return some
   }
 
   function takeChanged(real: string, tenants: readonly string[], isFirst: boolean): void {

@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import {
   appendFileSync,
   chmodSync,
@@ -360,6 +360,37 @@ describe('a folder by an attacker, or by accident', () => {
   test('a folder that others may write is not trusted', () => {
     chmodSync(path(''), 0o777)
     expect(() => open()).toThrow(/can be written by other users/)
+  })
+
+  /** Nobody can write there, whatever the mode says: a ConfigMap is mounted like that. */
+  const canMount = spawnSync('unshare', ['-m', 'true']).status === 0
+  test.runIf(canMount)('a folder that is mounted read-only is trusted, whatever its mode', () => {
+    const look = [
+      `import { createPolicySource } from ${JSON.stringify(join(import.meta.dirname, '../../../proxy/policy/policy-source.ts'))}`,
+      `const source = createPolicySource({ policy: { tenantFiles: { path: ${JSON.stringify(path(''))} } } })`,
+      `console.log(JSON.stringify(source.tenantFiles()))`,
+      `source.close()`,
+    ]
+    writeFileSync(join(folder, 'look.ts'), look.join('\n'))
+    const mounting = [
+      `mount -t tmpfs -o mode=777 tmpfs '${path('')}'`,
+      `printf 'kind: deny-all\\n' > '${path('acme.yaml')}'`,
+      `chmod 666 '${path('acme.yaml')}'`,
+    ]
+    const asChild = (steps: readonly string[]) =>
+      spawnSync(
+        'unshare',
+        ['-m', 'sh', '-ec', [...steps, `'${process.execPath}' '${join(folder, 'look.ts')}'`].join('\n')],
+        {
+          encoding: 'utf8',
+        },
+      )
+    expect(asChild(mounting).stderr).toContain('can be written by other users')
+    const mounted = asChild([...mounting, `mount -o remount,ro '${path('')}'`])
+    expect([mounted.stderr, JSON.parse(mounted.stdout)]).toEqual([
+      '',
+      { path: path(''), tenants: 1, faults: [], isStale: false },
+    ])
   })
 
   test('a folder that becomes writable by others is as one that is gone', async () => {
