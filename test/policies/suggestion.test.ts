@@ -70,6 +70,16 @@ describe('what is suggested', () => {
       ['*.example.com:443'],
     ],
     [
+      'one that lies in another is not needed',
+      ['a.cdn', 'b.cdn', 'c.cdn', 'a', 'b', 'c'].map((labels) => `${labels}.example.com:443`),
+      ['*.example.com:443'],
+    ],
+    [
+      'nor is a set that lies in a wildcard',
+      ['registry-1', 'auth', 'a', 'b', 'c'].map((labels) => `${labels}.docker.io:443`),
+      ['*.docker.io:443'],
+    ],
+    [
       'a suffix of two labels is no domain',
       ['a.co.uk:443', 'b.co.uk:443', 'c.co.uk:443'],
       ['a.co.uk:443', 'b.co.uk:443', 'c.co.uk:443'],
@@ -219,17 +229,12 @@ describe('what is left out, and said', () => {
 })
 
 describe('properties, by the evaluator of the gateway', () => {
-  const label = fc.constantFrom('a', 'b', 'c', 'd', 'cdn', 'www')
-  const domain = fc.constantFrom(
-    'example.com',
-    'example.co.uk',
-    'one.test',
-    'github.io',
-    'amazonaws.com',
-    'github.com',
-    'pypi.org',
-    'localhost',
-    'com',
+  // Few names and ports, so that wildcards lie in one another and sets in wildcards.
+  const label = fc.constantFrom('a', 'b', 'c', 'd', 'cdn')
+  const domain = fc.oneof(
+    { weight: 3, arbitrary: fc.constant('example.com') },
+    { weight: 2, arbitrary: fc.constantFrom('docker.io', 'example.co.uk') },
+    fc.constantFrom('github.io', 'amazonaws.com', 'github.com', 'pypi.org', 'localhost', 'com'),
   )
   const name = fc.tuple(fc.array(label, { maxLength: 3 }), domain).map(([labels, base]) => [...labels, base].join('.'))
   const known = fc.constantFrom(...PRESETS.flatMap(({ entries }) => entries).filter((text) => !text.includes('*')))
@@ -237,7 +242,10 @@ describe('properties, by the evaluator of the gateway', () => {
     fc.ipV4(),
     fc.ipV6().map((text) => `[${text}]`),
   )
-  const port = fc.constantFrom(22, 79, 80, 81, 443, 444, 8000, 8001, 8443)
+  const port = fc.oneof(
+    { weight: 5, arbitrary: fc.constant(443) },
+    fc.constantFrom(22, 79, 80, 81, 444, 8000, 8001, 8443),
+  )
   const place = fc
     .tuple(fc.oneof({ weight: 6, arbitrary: name }, { weight: 3, arbitrary: known }, literal), port)
     .map(([host, number]) => `${host}:${number}`)

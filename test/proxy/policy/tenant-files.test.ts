@@ -436,15 +436,10 @@ describe('a folder by an attacker, or by accident', () => {
     put('acme.yaml', `kind: static\nallowedHosts: ['*.example.test']\ndeniedHosts: [${OTHER}]\n`)
     const { source } = open()
     expect(await verdict(source, 'acme', OTHER)).toBe('host_denied tenant')
-    // As a text it is whole at each step, and without the end it would open what is denied.
+    // It is whole YAML at each step, and without its end it opens what is denied.
     const answers = new Set<string>()
-    for (const [index, part] of [
-      `kind: static\n`,
-      `allowedHosts: ['*.example.test']\n`,
-      `deniedHosts:\n`,
-      `  - ${OTHER}\n`,
-      '  - more.example.test\n',
-    ].entries()) {
+    const parts = [`kind: static\nallowedHosts: ['*.example.test']\n`, ...Array.from({ length: 6 }, () => '# more\n')]
+    for (const [index, part] of [...parts, `deniedHosts: [${OTHER}, more.example.test]\n`].entries()) {
       if (index === 0) writeFileSync(path('acme.yaml'), part)
       else appendFileSync(path('acme.yaml'), part)
       await new Promise((resolve) => setTimeout(resolve, 100))
