@@ -27,6 +27,32 @@ interface Measured {
   readonly elements: number
 }
 
+/** Runs in the page. */
+const START_MEASURING = `{
+  const seen = { tasks: [], frames: 0, longestFrameMs: 0, startedMs: performance.now(), lastMs: performance.now() }
+  const observer = new PerformanceObserver((list) => seen.tasks.push(...list.getEntries().map(({ duration }) => duration)))
+  observer.observe({ type: 'longtask' })
+  let isOn = true
+  const frame = (nowMs) => {
+    seen.frames += 1
+    seen.longestFrameMs = Math.max(seen.longestFrameMs, nowMs - seen.lastMs)
+    seen.lastMs = nowMs
+    if (isOn) requestAnimationFrame(frame)
+  }
+  requestAnimationFrame(frame)
+  globalThis.stopMeasuring = () => {
+    isOn = false
+    observer.disconnect()
+    return {
+      longTasks: seen.tasks,
+      longestFrameMs: seen.longestFrameMs,
+      framesPerSecond: (seen.frames * 1000) / (performance.now() - seen.startedMs),
+      rows: Number(document.querySelector('[role=grid]').getAttribute('aria-rowcount')) - 1,
+      elements: document.querySelectorAll('*').length,
+    }
+  }
+}`
+
 const browser = await launchBrowser()
 const fixture = await startConsole(browser)
 // Another gateway on the same folder: the stream follows both, and nothing but the lines is measured.
@@ -54,7 +80,7 @@ results.push(['paused and resumed every second', await measured(page, () => paus
 results.push(['scrolled while held', await measured(page, () => scroll(page, seconds))])
 clearInterval(load)
 
-console.log(`${rate} lines a second, ${written} written; ${await browser.version()}`)
+console.log(`${rate} lines a second, ${written} written; ${browser.version()}`)
 console.table(
   Object.fromEntries(
     results.map(([name, { longTasks, longestFrameMs, framesPerSecond, rows, elements }]) => [
@@ -76,42 +102,9 @@ await fixture.close()
 
 /** What the page did meanwhile. */
 async function measured(page: Page, work: () => Promise<unknown>): Promise<Measured> {
-  await page.evaluate(() => {
-    const seen = {
-      tasks: [] as number[],
-      frames: 0,
-      longestFrameMs: 0,
-      startedMs: performance.now(),
-      lastMs: performance.now(),
-    }
-    const observer = new PerformanceObserver((list) =>
-      seen.tasks.push(...list.getEntries().map(({ duration }) => duration)),
-    )
-    observer.observe({ type: 'longtask' })
-    let isOn = true
-    const frame = (nowMs: number): void => {
-      seen.frames += 1
-      seen.longestFrameMs = Math.max(seen.longestFrameMs, nowMs - seen.lastMs)
-      seen.lastMs = nowMs
-      if (isOn) requestAnimationFrame(frame)
-    }
-    requestAnimationFrame(frame)
-    Object.assign(globalThis, {
-      stopMeasuring: () => {
-        isOn = false
-        observer.disconnect()
-        return {
-          longTasks: seen.tasks,
-          longestFrameMs: seen.longestFrameMs,
-          framesPerSecond: (seen.frames * 1_000) / (performance.now() - seen.startedMs),
-          rows: Number(document.querySelector('[role=grid]')?.getAttribute('aria-rowcount')) - 1,
-          elements: document.querySelectorAll('*').length,
-        }
-      },
-    })
-  })
+  await page.evaluate(START_MEASURING)
   await work()
-  return page.evaluate(() => (globalThis as unknown as { stopMeasuring: () => Measured }).stopMeasuring())
+  return page.evaluate<Measured>('stopMeasuring()')
 }
 
 async function typeAll(page: Page, forSeconds: number): Promise<void> {

@@ -84,7 +84,13 @@ describe('a planted violation is found', () => {
         'proxy/b.ts': 'export const b = 1\n',
       },
     ],
-    ['console-knows-types-alone', { 'proxy/console/a.ts': "import fs from 'node:fs'\nexport const a = fs\n" }],
+    [
+      'console-knows-types-alone',
+      {
+        'proxy/console/a.ts': "import fs from 'node:fs'\nexport const a = fs\n",
+        'proxy/index.ts': 'export const b = 1\n',
+      },
+    ],
     [
       'console-is-served-not-imported',
       {

@@ -26,6 +26,7 @@ interface GridProps<Row> {
   readonly empty: ComponentChildren
 }
 
+/** Of a row, and of the head, which stays where it is. */
 const ROW_PX = 28
 /** Rows beyond the edges. */
 const MARGIN = 6
@@ -34,15 +35,15 @@ const MARGIN = 6
 export function Grid<Row>(props: GridProps<Row>) {
   const { label, columns, count, rowAt, keyOf, kindOf, chosen, onChoose, onMove, empty } = props
   const id = useId()
-  const scroller = useRef<HTMLDivElement>(null)
+  const grid = useRef<HTMLDivElement>(null)
   const [top, setTop] = useState(0)
   const [height, setHeight] = useState(400)
   const [active, setActive] = useState<number | undefined>(undefined)
 
   useLayoutEffect(() => {
-    const element = scroller.current
+    const element = grid.current
     if (element === null) return
-    const watcher = new ResizeObserver(() => setHeight(element.clientHeight))
+    const watcher = new ResizeObserver(() => setHeight(element.clientHeight - ROW_PX))
     watcher.observe(element)
     return () => watcher.disconnect()
   }, [])
@@ -58,11 +59,10 @@ export function Grid<Row>(props: GridProps<Row>) {
     const next = Math.max(0, Math.min(count - 1, index))
     onMove?.()
     setActive(next)
-    const element = scroller.current
+    const element = grid.current
     if (element === null) return
     if (next * ROW_PX < element.scrollTop) element.scrollTop = next * ROW_PX
-    else if ((next + 1) * ROW_PX > element.scrollTop + element.clientHeight)
-      element.scrollTop = (next + 1) * ROW_PX - element.clientHeight
+    else if ((next + 1) * ROW_PX > element.scrollTop + height) element.scrollTop = (next + 1) * ROW_PX - height
   }
   const choose = (index: number): void => {
     const row = rowAt(index)
@@ -117,11 +117,17 @@ export function Grid<Row>(props: GridProps<Row>) {
     <div
       class="grid"
       role="grid"
+      ref={grid}
       tabIndex={0}
       aria-label={label}
       aria-rowcount={count + 1}
       aria-activedescendant={isSeen ? `${id}-${active}` : undefined}
       onKeyDown={onKeyDown}
+      onScroll={(event) => {
+        const now = event.currentTarget.scrollTop
+        if (now > top && now > ROW_PX) onMove?.()
+        setTop(now)
+      }}
     >
       <div role="rowgroup" class="heads">
         <div role="row" aria-rowindex={1} class="head" style={{ gridTemplateColumns: template }}>
@@ -132,16 +138,7 @@ export function Grid<Row>(props: GridProps<Row>) {
           ))}
         </div>
       </div>
-      <div
-        class="rows"
-        role="rowgroup"
-        ref={scroller}
-        onScroll={(event) => {
-          const now = event.currentTarget.scrollTop
-          if (now > top && now > ROW_PX) onMove?.()
-          setTop(now)
-        }}
-      >
+      <div role="rowgroup">
         <div role="presentation" style={{ height: `${count * ROW_PX}px` }} class="track">
           {rows}
         </div>

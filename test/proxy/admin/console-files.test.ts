@@ -38,7 +38,8 @@ describe('in a checkout', () => {
       const policy = Object.fromEntries(
         (headers.get('content-security-policy') ?? '')
           .split('; ')
-          .map((each) => [each.split(' ')[0], each.split(' ').slice(1).join(' ')]),
+          .map((each) => /^(\S+) (.*)$/.exec(each) ?? [])
+          .map(([, name = '', value = '']) => [name, value] as const),
       )
       expect([name, status, policy]).toEqual([name, 200, POLICY])
       expect(headers.get('x-content-type-options')).toBe('nosniff')

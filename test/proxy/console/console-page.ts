@@ -17,13 +17,13 @@ const ARTEFACTS = path.resolve(import.meta.dirname, '../../../test-artefacts/con
 
 const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
-interface Axe {
-  readonly run: () => Promise<{
-    readonly violations: readonly {
-      readonly id: string
-      readonly nodes: readonly { readonly html: string; readonly failureSummary?: string }[]
-    }[]
-  }>
+/** What runs in the page is text here: this file is also used where nothing is known of browsers. */
+const TELL_VIOLATIONS = `document.addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI }) =>
+  console.error('policy violated: ' + violatedDirective + ' ' + blockedURI))`
+
+interface Violation {
+  readonly id: string
+  readonly nodes: readonly { readonly html: string; readonly failureSummary?: string }[]
 }
 
 export interface ConsoleFixture {
@@ -92,11 +92,7 @@ export async function startConsole(browser: Browser, over: ConfigInput = {}): Pr
   const open: ConsoleFixture['open'] = async ({ at = '', ...options } = {}) => {
     const context = await browser.newContext({ viewport: { width: 1_360, height: 860 }, ...options })
     const faults: string[] = []
-    await context.addInitScript(() => {
-      document.addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI }) =>
-        console.error(`policy violated: ${violatedDirective} ${blockedURI}`),
-      )
-    })
+    await context.addInitScript({ content: TELL_VIOLATIONS })
     context.on('request', (request) => {
       if (!request.url().startsWith(`${origin}/`)) faults.push(`asked elsewhere: ${request.url()}`)
       if (request.url().includes('eyJ')) faults.push('a token in a URL')
@@ -124,9 +120,7 @@ export async function startConsole(browser: Browser, over: ConfigInput = {}): Pr
       },
       barriers: async () => {
         await page.evaluate(AXE)
-        const found = await page.evaluate(
-          async () => (await (globalThis as unknown as { axe: Axe }).axe.run()).violations,
-        )
+        const found = await page.evaluate<readonly Violation[]>('axe.run().then(({ violations }) => violations)')
         return found.map(({ id, nodes }) => `${id}: ${nodes[0]?.html ?? ''} ${nodes[0]?.failureSummary ?? ''}`)
       },
       close: async () => {
