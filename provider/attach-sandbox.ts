@@ -19,7 +19,7 @@ export async function attachSandbox(
 ): Promise<MadeSandbox & { readonly isOwn: boolean }> {
   const { backend, runtimeRoot, connectWorker = createWorkerClient } = workshop
   const meta = await readMeta(runtimeRoot, id)
-  if (meta?.backend !== backend.name)
+  if (meta?.backend !== backend.name || meta.spare === true)
     throw notFound(`there is no sandbox \`${id.slice(0, 64)}\` of the backend \`${backend.name}\``)
   const started = await backend.attach(id)
   if (started === undefined) throw notFound(`the sandbox \`${id}\` has ended; \`reap\` removes what is left of it`)

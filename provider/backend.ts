@@ -59,6 +59,8 @@ export interface Backend {
   readonly name: string
   readonly environment: SandboxEnvironment
   readonly capabilities: SandboxCapabilities
+  /** Whether a sandbox can be started before it is known for whom: its labels are kept by the host alone. */
+  readonly canBeSpare?: true
   /** @throws SandboxError that says what is missing and the command that installs it */
   readonly check: () => Promise<void>
   readonly start: (request: StartRequest) => Promise<StartedSandbox>

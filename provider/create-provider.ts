@@ -25,6 +25,7 @@ import {
 } from './runtime-folder.ts'
 import type { CreateSandboxOptions, Sandbox, SandboxProvider } from './sandbox.ts'
 import { SandboxError } from './sandbox-error.ts'
+import { checkSpares, SpareSandboxes } from './spare-sandboxes.ts'
 import { selectBackend } from './select-backend.ts'
 
 /**
@@ -42,7 +43,9 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
   }
   checkPolicy(defaultEgress)
   const egress = egressOf(options, runtimeRoot)
-  const workshop: Workshop = { backend, egress, runtimeRoot }
+  const spares = new SpareSandboxes({ backend, egress, runtimeRoot }, checkSpares(options.spares ?? 0))
+  if (options.spares !== undefined && options.spares > 0 && backend.canBeSpare !== true) throw noSpares(backend)
+  const workshop: Workshop = { backend, egress, runtimeRoot, takeSpare: spares.take }
   const live = new Map<string, { readonly sandbox: Sandbox; readonly isOwn: boolean }>()
   let closing: Promise<void> | undefined
 
@@ -83,6 +86,7 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
 
   const close = async (): Promise<void> => {
     await Promise.allSettled(pending)
+    await spares.close()
     // Those of other processes go on there.
     const own = [...live.values()].filter(({ isOwn }) => isOwn)
     const outcomes = await Promise.allSettled(own.map(({ sandbox }) => sandbox.destroy()))
@@ -114,7 +118,10 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
       return during(
         ready()
           .then(() => createSandbox(workshop, policy, asked))
-          .then((made) => keep(made, true)),
+          .then((made) => {
+            spares.fill()
+            return keep(made, true)
+          }),
       )
     },
     attach: async (id) => {
@@ -127,7 +134,8 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
           .then((made) => keep(made, made.isOwn)),
       )
     },
-    list: async () => (await knownSandboxes(backend, runtimeRoot)).map(({ info }) => info),
+    list: async () =>
+      (await knownSandboxes(backend, runtimeRoot)).flatMap(({ info, meta }) => (meta?.spare === true ? [] : [info])),
     reap: async ({ olderThanMs }) => {
       if (!(olderThanMs >= 0)) throw new TypeError('`olderThanMs` is 0 or more')
       const due = (await knownSandboxes(backend, runtimeRoot)).filter((known) => isDue(known, olderThanMs, Date.now()))
@@ -172,6 +180,13 @@ function checkOptions(
       )
   }
   checkLabels(labels)
+}
+
+function noSpares({ name }: Backend): SandboxError {
+  return new SandboxError(
+    'SALLYPORT_SANDBOX_NOT_SUPPORTED',
+    `the backend \`${name}\` starts no sandboxes ahead; leave \`spares\` out`,
+  )
 }
 
 function unenforced({ name }: Backend, { kind }: EgressPolicy): SandboxError {

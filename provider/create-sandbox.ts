@@ -16,6 +16,7 @@ import {
   pathsOf,
   removeRuntimeFolder,
   type SandboxMeta,
+  writeMeta,
 } from './runtime-folder.ts'
 import type { CreateSandboxOptions } from './sandbox.ts'
 import { SandboxError } from './sandbox-error.ts'
@@ -28,6 +29,8 @@ export interface Workshop {
   readonly runtimeRoot: string
   /** Opens a client for a worker; `createWorkerClient` by default. */
   readonly connectWorker?: typeof createWorkerClient
+  /** Takes one that was started ahead, if there is one. */
+  readonly takeSpare?: () => SpareSandbox | undefined
 }
 
 /** A sandbox that passed its probe. */
@@ -36,6 +39,12 @@ export interface MadeSandbox {
   readonly started: StartedSandbox
   readonly link: EgressLink
   readonly client: WorkerClient
+}
+
+/** A sandbox that was started ahead: nobody's yet, without a way out, and with the defaults of its backend. */
+export interface SpareSandbox extends Omit<MadeSandbox, 'link'> {
+  /** What takes it away again. */
+  readonly transaction: Transaction
 }
 
 /** For a worker that was started to answer. */
@@ -51,57 +60,40 @@ export async function createSandbox(
   policy: EgressPolicy,
   options: CreateSandboxOptions,
 ): Promise<MadeSandbox> {
-  const { backend, egress, runtimeRoot, connectWorker = createWorkerClient } = workshop
+  const { backend, egress, runtimeRoot } = workshop
   options.signal?.throwIfAborted()
-  const createdAtMs = Date.now()
-  const meta: SandboxMeta = {
-    version: 1,
-    id: newSandboxId(),
-    backend: backend.name,
-    owner: ownerOfThisProcess(),
-    createdAtMs,
-    ...(options.timeoutMs !== undefined && { expiresAtMs: createdAtMs + options.timeoutMs }),
-    labels: options.labels ?? {},
-    tenant: options.tenant,
-    egress: dataOf(policy),
-  }
-  const { id } = meta
-  const env = childEnvironment(INSIDE_GATEWAY, options.env)
-  const workerToken = randomBytes(32).toString('base64url')
-  const transaction = new Transaction()
+  const spare = hasLimits(options) ? undefined : workshop.takeSpare?.()
+  const transaction = spare?.transaction ?? new Transaction()
+  const meta = { ...newMeta(backend, options, spare?.meta.id), egress: dataOf(policy) }
   const failed = new AbortController()
   const signal = options.signal === undefined ? failed.signal : AbortSignal.any([options.signal, failed.signal])
+  const openLink = (): Promise<EgressLink> =>
+    opened(
+      transaction,
+      egress.open({
+        sandbox: meta.id,
+        tenant: options.tenant,
+        policy,
+        socketPath: pathsOf(runtimeRoot, meta.id).gatewaySocket,
+      }),
+    )
   try {
-    const paths = pathsOf(runtimeRoot, id)
-    transaction.undo('folder', () => removeRuntimeFolder(runtimeRoot, id))
-    await makeRuntimeFolder(runtimeRoot, meta, workerToken)
-
+    if (spare !== undefined) {
+      const { started, client } = spare
+      await writeMeta(runtimeRoot, meta)
+      const link = await openLink()
+      await client.configure({ env: childEnvironment(started.gateway ?? INSIDE_GATEWAY, options.env) })
+      await probeEgress(client, started, backend.capabilities)
+      options.signal?.throwIfAborted()
+      return { meta, started, link, client }
+    }
+    const workerToken = await makeFolder(workshop, meta, transaction)
     // Neither needs the other: the sandbox sees the folder of the socket.
-    const [link, started] = await both(
-      opened(
-        transaction,
-        egress.open({ sandbox: id, tenant: options.tenant, policy, socketPath: paths.gatewaySocket }),
-      ),
-      begun(
-        transaction,
-        backend.start({
-          id,
-          runtimeFolder: paths.folder,
-          workerToken,
-          env,
-          timeoutMs: options.timeoutMs,
-          memoryLimitMb: options.memoryLimitMb,
-          maxProcesses: options.maxProcesses,
-          labels: labelsOf(meta),
-          signal,
-          undo: transaction.undo,
-        }),
-      ),
+    const [link, { started, client }] = await both(
+      openLink(),
+      start(workshop, meta, { ...options, workerToken, signal, transaction }),
       (fault) => failed.abort(fault),
     )
-    const client = connectWorker({ connect: started.connect, token: workerToken })
-    if (started.announced !== true) await untilReady(client, started, signal)
-    await started.answered?.()
     if (started.gateway !== undefined) await client.configure({ env: childEnvironment(started.gateway, options.env) })
     await probeEgress(client, started, backend.capabilities)
     options.signal?.throwIfAborted()
@@ -111,16 +103,83 @@ export async function createSandbox(
   }
 }
 
+/**
+ * Starts one ahead, whoever will want it.
+ * @throws as {@link createSandbox}
+ */
+export async function startSpare(workshop: Workshop, signal: AbortSignal): Promise<SpareSandbox> {
+  const meta = { ...newMeta(workshop.backend, {}), spare: true } as const
+  const transaction = new Transaction()
+  try {
+    const workerToken = await makeFolder(workshop, meta, transaction)
+    return { meta, transaction, ...(await start(workshop, meta, { workerToken, signal, transaction })) }
+  } catch (error) {
+    throw await transaction.rollBack(named(error, signal))
+  }
+}
+
+/** What a sandbox that is running already can't be given. */
+function hasLimits({ timeoutMs, memoryLimitMb, maxProcesses }: CreateSandboxOptions): boolean {
+  return timeoutMs !== undefined || memoryLimitMb !== undefined || maxProcesses !== undefined
+}
+
+function newMeta({ name }: Backend, options: CreateSandboxOptions, id = newSandboxId()): SandboxMeta {
+  const createdAtMs = Date.now()
+  return {
+    version: 1,
+    id,
+    backend: name,
+    owner: ownerOfThisProcess(),
+    createdAtMs,
+    ...(options.timeoutMs !== undefined && { expiresAtMs: createdAtMs + options.timeoutMs }),
+    labels: options.labels ?? {},
+    tenant: options.tenant,
+  }
+}
+
+/** Makes the runtime folder; gives the bearer of the worker to be. */
+async function makeFolder({ runtimeRoot }: Workshop, meta: SandboxMeta, transaction: Transaction): Promise<string> {
+  const workerToken = randomBytes(32).toString('base64url')
+  transaction.undo('folder', () => removeRuntimeFolder(runtimeRoot, meta.id))
+  await makeRuntimeFolder(runtimeRoot, meta, workerToken)
+  return workerToken
+}
+
+interface StartOptions extends Pick<CreateSandboxOptions, 'env' | 'timeoutMs' | 'memoryLimitMb' | 'maxProcesses'> {
+  readonly workerToken: string
+  readonly signal: AbortSignal
+  readonly transaction: Transaction
+}
+
+/** Starts the sandbox and waits for its worker. */
+async function start(
+  { backend, runtimeRoot, connectWorker = createWorkerClient }: Workshop,
+  meta: SandboxMeta,
+  { workerToken, signal, transaction, env, timeoutMs, memoryLimitMb, maxProcesses }: StartOptions,
+): Promise<{ readonly started: StartedSandbox; readonly client: WorkerClient }> {
+  const started = await backend.start({
+    id: meta.id,
+    runtimeFolder: pathsOf(runtimeRoot, meta.id).folder,
+    workerToken,
+    env: childEnvironment(INSIDE_GATEWAY, env),
+    timeoutMs,
+    memoryLimitMb,
+    maxProcesses,
+    labels: labelsOf(meta),
+    signal,
+    undo: transaction.undo,
+  })
+  transaction.undo('start', started.stop)
+  const client = connectWorker({ connect: started.connect, token: workerToken })
+  if (started.announced !== true) await untilReady(client, started, signal)
+  await started.answered?.()
+  return { started, client }
+}
+
 async function opened(transaction: Transaction, opening: Promise<EgressLink>): Promise<EgressLink> {
   const link = await opening
   transaction.undo('way out', link.close)
   return link
-}
-
-async function begun(transaction: Transaction, starting: Promise<StartedSandbox>): Promise<StartedSandbox> {
-  const started = await starting
-  transaction.undo('start', started.stop)
-  return started
 }
 
 /** Both results, or the first fault once both have come to an end. */

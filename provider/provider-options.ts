@@ -56,6 +56,11 @@ export interface SandboxProviderOptions {
    * gateway of your own in this process, one in another process by its control API (`{ admin, token }`), or one elsewhere that trusts your key.
    */
   readonly gateway?: EmbeddedGatewayOptions | Gateway | ControlledGateway | RemoteGateway
+  /**
+   * How many sandboxes wait for the next `create()`, from the first on; none by default, 32 at most. They are nobody's and have no way out until they are
+   * taken; one that is asked for with a limit is started anew. Backends `process` and `passthrough`.
+   */
+  readonly spares?: number
   /** Folder for what the host keeps of sandboxes; `$XDG_RUNTIME_DIR/sallyport` or `/tmp/sallyport-UID` by default. Providers of one user share it. */
   readonly runtimeRoot?: string
 }

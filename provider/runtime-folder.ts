@@ -22,6 +22,7 @@ const metaSchema = z.object({
   tenant: z.string().optional(),
   /** Absent where it is the host's own code: then another process can't go on with it. */
   egress: egressPolicySchema.optional(),
+  spare: z.literal(true).optional(),
 })
 
 /** What is known of a sandbox. Holds no secret. */
@@ -35,6 +36,8 @@ export interface SandboxMeta {
   readonly labels: Readonly<Record<string, string>>
   readonly tenant?: string | undefined
   readonly egress?: EgressPolicyData | undefined
+  /** It was started ahead, and nobody has asked for it yet. */
+  readonly spare?: true | undefined
 }
 
 /** Where things are in the folder of a sandbox. */

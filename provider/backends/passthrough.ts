@@ -47,6 +47,7 @@ export function createPassthroughBackend(options: PassthroughBackendOptions): Ba
       attach: true,
       leftOpen: ['everything: commands run as the host’s own user, and obey the gateway only if they want to'],
     },
+    canBeSpare: true,
     check: () => Promise.resolve(),
     start: (request) => start(options, request),
     list: () => listRecorded(options.runtimeRoot, 'passthrough'),

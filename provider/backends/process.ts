@@ -53,6 +53,7 @@ export function createProcessBackend(options: ProcessBackendOptions): Backend {
     name: 'process',
     environment: engine === 'seatbelt' ? 'macos-seatbelt' : 'linux-namespace',
     capabilities: capabilitiesOf(engine, limits),
+    canBeSpare: true,
     check: async () => {
       await check()
     },
