@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { EgressPolicy } from '../policies/index.ts'
 import { type Backend, INSIDE_GATEWAY, type StartedSandbox } from './backend.ts'
+import { afterMs } from './backends/time-to-live.ts'
 import { messageOf, Transaction } from './create-transaction.ts'
 import type { Egress, EgressLink } from './egress/egress.ts'
 import { childEnvironment } from './environment.ts'
@@ -82,7 +83,9 @@ export async function createSandbox(
       const { started, client } = spare
       await writeMeta(runtimeRoot, meta)
       const link = await openLink()
-      await client.configure({ env: childEnvironment(started.gateway ?? INSIDE_GATEWAY, options.env) })
+      const env = childEnvironment(started.gateway ?? INSIDE_GATEWAY, options.env)
+      await client.configure({ env, timeToLiveMs: options.timeoutMs })
+      if (options.timeoutMs !== undefined) limitLife(started, options.timeoutMs)
       await probeEgress(client, started, backend.capabilities)
       options.signal?.throwIfAborted()
       return { meta, started, link, client }
@@ -119,8 +122,14 @@ export async function startSpare(workshop: Workshop, signal: AbortSignal): Promi
 }
 
 /** What a sandbox that is running already can't be given. */
-function hasLimits({ timeoutMs, memoryLimitMb, maxProcesses }: CreateSandboxOptions): boolean {
-  return timeoutMs !== undefined || memoryLimitMb !== undefined || maxProcesses !== undefined
+function hasLimits({ memoryLimitMb, maxProcesses }: CreateSandboxOptions): boolean {
+  return memoryLimitMb !== undefined || maxProcesses !== undefined
+}
+
+/** The worker keeps to its time, also when this process is gone; but a command may have stopped the worker. */
+function limitLife({ ended, stop }: StartedSandbox, timeoutMs: number): void {
+  const timeToLive = afterMs(timeoutMs, () => void stop())
+  void ended.then(timeToLive.cancel)
 }
 
 function newMeta({ name }: Backend, options: CreateSandboxOptions, id = newSandboxId()): SandboxMeta {

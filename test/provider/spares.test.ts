@@ -97,12 +97,23 @@ describe('sandboxes that were started ahead', () => {
     expect(new Set([one.id, two.id, three.id]).size).toBe(3)
   })
 
-  test.each([{ timeoutMs: 60_000 }, { memoryLimitMb: 100 }])('one with a limit is started anew: %j', async (limit) => {
+  test('one with a limit is started anew', async () => {
     const made = await warm()
     const [id] = waiting()
-    const sandbox = await made.create(limit)
+    const sandbox = await made.create({ memoryLimitMb: 100 })
     expect(sandbox.id).not.toBe(id)
     expect(waiting()).toEqual([id])
+  })
+
+  test('end in time, and the worker is told when', async () => {
+    const made = await warm()
+    const [id] = waiting()
+    backend.asked.splice(0)
+    const sandbox = await made.create({ timeoutMs: 300 })
+    expect(sandbox.id).toBe(id)
+    expect(JSON.parse(backend.asked[0]?.body ?? '')).toMatchObject({ timeToLiveMs: 300 })
+    expect(metaOf(sandbox.id)['expiresAtMs']).toEqual(expect.any(Number))
+    await expect.poll(() => backend.platform.has(sandbox.id)).toBe(false)
   })
 
   test('are nobody’s: not listed, not to be attached to', async () => {
