@@ -1,7 +1,8 @@
 /**
  * `npm run bench:console -- [--rate 500] [--seconds 20]`
  * Whether the console stays responsive: lines are written to the audit log of a real gateway at a steady rate while its live view follows them in headless
- * Chromium. A task of more than 50 ms is a long one (`PerformanceObserver`); the aim is none of more than 100 ms. Needs Chromium.
+ * Chromium. A task of more than 50 ms is a long one (`PerformanceObserver`); the aim is none of more than 100 ms. What others do on the machine is part of that
+ * time, so the longest task is told in CPU time of its thread too, from a trace. Needs Chromium.
  */
 import { parseArgs } from 'node:util'
 import type { Page } from 'playwright-core'
@@ -20,6 +21,8 @@ const TICK_MS = 20
 const WARM_MS = 5_000
 
 interface Measured {
+  /** Of the thread of the page. */
+  readonly longestCpuMs: number
   readonly longTasks: readonly number[]
   readonly longestFrameMs: number
   readonly framesPerSecond: number
@@ -83,11 +86,12 @@ clearInterval(load)
 console.log(`${rate} lines a second, ${written} written; ${browser.version()}`)
 console.table(
   Object.fromEntries(
-    results.map(([name, { longTasks, longestFrameMs, framesPerSecond, rows, elements }]) => [
+    results.map(([name, { longestCpuMs, longTasks, longestFrameMs, framesPerSecond, rows, elements }]) => [
       name,
       {
         'tasks over 50 ms': longTasks.length,
         'longest task, ms': longTasks.length === 0 ? 'below 50' : Math.round(Math.max(...longTasks)),
+        'longest, ms of CPU': Math.round(longestCpuMs),
         'longest frame, ms': Math.round(longestFrameMs),
         'frames a second': Math.round(framesPerSecond),
         'lines shown': rows,
@@ -102,9 +106,33 @@ await fixture.close()
 
 /** What the page did meanwhile. */
 async function measured(page: Page, work: () => Promise<unknown>): Promise<Measured> {
+  await browser.startTracing(page, { categories: ['toplevel', 'disabled-by-default-devtools.timeline', '__metadata'] })
   await page.evaluate(START_MEASURING)
   await work()
-  return page.evaluate<Measured>('stopMeasuring()')
+  const seen = await page.evaluate<Omit<Measured, 'longestCpuMs'>>('stopMeasuring()')
+  return { ...seen, longestCpuMs: longestTask(await browser.stopTracing()) }
+}
+
+interface TraceEvent {
+  readonly name: string
+  readonly pid: number
+  readonly tid: number
+  /** Microseconds of CPU time. */
+  readonly tdur?: number
+  readonly args?: { readonly name?: string }
+}
+
+function longestTask(trace: Buffer): number {
+  const { traceEvents } = JSON.parse(trace.toString()) as { readonly traceEvents: readonly TraceEvent[] }
+  const isMain = new Set(
+    traceEvents
+      .filter(({ name, args }) => name === 'thread_name' && args?.name === 'CrRendererMain')
+      .map(({ pid, tid }) => `${pid}/${tid}`),
+  )
+  const tasks = traceEvents.filter(
+    ({ name, pid, tid, tdur }) => /RunTask$/.test(name) && tdur !== undefined && isMain.has(`${pid}/${tid}`),
+  )
+  return tasks.reduce((longest, { tdur = 0 }) => Math.max(longest, tdur), 0) / 1_000
 }
 
 async function typeAll(page: Page, forSeconds: number): Promise<void> {

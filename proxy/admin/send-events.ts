@@ -19,6 +19,7 @@ export async function sendEvents(response: ServerResponse, events: EventStream, 
     'x-accel-buffering': 'no',
   })
   response.write(': connected\n\n')
+  const gone = closed(response)
   const heartbeat = setInterval(() => {
     if (!response.writableNeedDrain) response.write(': \n\n')
   }, HEARTBEAT_MS)
@@ -29,7 +30,7 @@ export async function sendEvents(response: ServerResponse, events: EventStream, 
     for await (const event of events) {
       if (response.destroyed) return
       if (response.write(event)) continue
-      await once(response, 'drain', { signal: AbortSignal.any([closed(response), AbortSignal.timeout(STALLED_MS)]) })
+      await once(response, 'drain', { signal: AbortSignal.any([gone, AbortSignal.timeout(STALLED_MS)]) })
     }
   } catch {
     // The caller is gone or takes nothing.

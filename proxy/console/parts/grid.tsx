@@ -94,8 +94,9 @@ export function Grid<Row>(props: GridProps<Row>) {
     if (row === undefined) continue
     const key = keyOf(row)
     rows.push(
+      // By its place: what flows changes texts, and makes no elements.
       <div
-        key={key}
+        key={index - first}
         role="row"
         id={`${id}-${index}`}
         aria-rowindex={index + 2}

@@ -69,7 +69,6 @@ export function DecisionsView() {
     return () => controller.abort()
   }, [wanted])
 
-  const isHeld = store.held.value
   const set = (of: Readonly<Record<string, string>>): void => go('decisions', { ...place.value.of, ...of }, true)
   const clear = (): void => {
     setWords('')
@@ -80,9 +79,7 @@ export function DecisionsView() {
       <header class="view">
         <h1>Live decisions</h1>
         <Flow state={state.state} store={store} />
-        <Action kind={isHeld ? 'main' : 'plain'} pressed={isHeld} onClick={() => store.hold(!isHeld)}>
-          {isHeld ? (store.waiting.value === 0 ? 'Resume' : `Resume (${countText(store.waiting.value)} new)`) : 'Pause'}
-        </Action>
+        <PauseButton store={store} />
       </header>
       <form class="filters" role="search" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
         <Choice<Chosen>
@@ -106,24 +103,54 @@ export function DecisionsView() {
         </Notice>
       )}
       <div class={chosen === undefined ? 'split' : 'split open'}>
-        <Grid
-          label="Lines of the audit log, newest first"
-          columns={COLUMNS}
-          count={store.shown.value.length}
-          rowAt={(index) => store.at(index)}
-          keyOf={({ key }) => key}
-          kindOf={({ line }) => outcomeOf(line).replace(' ', '-')}
+        <Lines
+          store={store}
           chosen={chosen?.key}
-          onChoose={(row) => {
-            store.hold(true)
-            setChosen(row)
-          }}
-          onMove={() => store.hold(true)}
+          onChoose={setChosen}
           empty={state.state === 'open' ? 'No line yet that fits. New ones appear by themselves.' : 'Connecting…'}
         />
         {chosen && <LinePanel line={chosen.line} onClose={() => setChosen(undefined)} />}
       </div>
     </>
+  )
+}
+
+interface LinesProps {
+  readonly store: LineStore
+  readonly chosen: string | undefined
+  readonly onChoose: (line: ShownLine) => void
+  readonly empty: string
+}
+
+/** The only part that is drawn anew when lines come. */
+function Lines({ store, chosen, onChoose, empty }: LinesProps) {
+  const hold = (): void => store.hold(true)
+  return (
+    <Grid
+      label="Lines of the audit log, newest first"
+      columns={COLUMNS}
+      count={store.shown.value.length}
+      rowAt={(index) => store.at(index)}
+      keyOf={({ key }) => key}
+      kindOf={({ line }) => outcomeOf(line).replace(' ', '-')}
+      chosen={chosen}
+      onChoose={(row) => {
+        hold()
+        onChoose(row)
+      }}
+      onMove={hold}
+      empty={empty}
+    />
+  )
+}
+
+function PauseButton({ store }: { readonly store: LineStore }) {
+  const isHeld = store.held.value
+  const waiting = store.waiting.value
+  return (
+    <Action kind={isHeld ? 'main' : 'plain'} pressed={isHeld} onClick={() => store.hold(!isHeld)}>
+      {isHeld ? (waiting === 0 ? 'Resume' : `Resume (${countText(waiting)} new)`) : 'Pause'}
+    </Action>
   )
 }
 

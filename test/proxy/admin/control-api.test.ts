@@ -491,6 +491,92 @@ describe('audit', () => {
     ])
     await reader?.cancel()
   })
+
+  test('is followed from its last lines on, when it is asked for', async () => {
+    const control = await start()
+    const token = await control.gateway.token({ egress: allow('echo.example.test'), sub: 'sbx_a' })
+    for (const host of ['one.example', 'two.example', 'three.example'])
+      await connect({ port: control.gateway.port, host: '127.0.0.1' }, host, token)
+    const headers = bearer(await control.adminToken(['read']))
+    const stream = await fetch(control.url('/v1/audit/stream?kind=decision&lines=2'), { headers })
+    const reader = stream.body?.pipeThrough(new TextDecoderStream()).getReader()
+    let text = ''
+    while ((text.match(/^data: /gm) ?? []).length < 2) text += (await reader?.read())?.value ?? ''
+    expect([...text.matchAll(/"host":"([^"]+)"/g)].map(([, host]) => host)).toEqual(['two.example', 'three.example'])
+    await reader?.cancel()
+    for (const lines of ['1001', '-1', '1e3', ''])
+      expect([lines, (await fetch(control.url(`/v1/audit/stream?lines=${lines}`), { headers })).status]).toEqual([
+        lines,
+        400,
+      ])
+  })
+
+  test('is counted in parts of a period, of one host too', async () => {
+    const control = await start()
+    const token = await control.gateway.token({ egress: allow('echo.example.test'), tenant: undefined })
+    for (const host of ['no.example', 'no.example', 'not.example'])
+      await connect({ port: control.gateway.port, host: '127.0.0.1' }, host, token)
+    const counted = (await control.call('GET', '/v1/audit/summary?buckets=12')).body as {
+      series: { refused: number; hosts: number[] }[]
+    }
+    expect(counted.series).toHaveLength(12)
+    expect(counted.series.at(-1)).toMatchObject({ refused: 3, hosts: [2, 1] })
+    expect((await control.call('GET', '/v1/audit/summary?host=not.example')).body).toMatchObject({
+      refused: 1,
+      refusedHosts: [{ name: 'not.example' }],
+    })
+    for (const buckets of ['0', '61', '1.5', ''])
+      expect((await control.call('GET', `/v1/audit/summary?buckets=${buckets}`)).status).toBe(400)
+  })
+
+  test('says what its last checkpoint is, and whether it verified', async () => {
+    const control = await start()
+    const before = (await control.call('GET', '/v1/audit/integrity')).body
+    expect(before).toMatchObject({ writable: true, verifying: false, lastCheckpoint: { segment: 1 } })
+    expect(before).not.toHaveProperty('verification')
+    expect(await control.call('POST', '/v1/audit:verify')).toMatchObject({ status: 202, body: { verifying: true } })
+    const ended = async () => (await control.call('GET', '/v1/audit/integrity')).body['verification']
+    await expect.poll(ended, { timeout: 20_000 }).toMatchObject({ outcome: 'verified', files: 1 })
+    // One that was made a moment ago is not made again.
+    const first = await ended()
+    expect((await control.call('POST', '/v1/audit:verify')).body).toMatchObject({
+      verifying: false,
+      verification: first,
+    })
+    // It has no body, and changes nothing that is written down.
+    expect((await control.call('POST', '/v1/audit:verify', { path: '/etc' })).status).toBe(400)
+  })
+})
+
+describe('who asks, and how the gateway is', () => {
+  test('credentials say whose they are, with what scopes and until when', async () => {
+    const control = await start()
+    const token = await control.adminToken(['policy', 'read'], { name: 'bob', lifeSeconds: 60 })
+    const { body } = await control.call('GET', '/v1/caller', undefined, { token })
+    expect(body).toMatchObject({ author: 'bob', scopes: ['read', 'policy'], tokenId: expect.any(String) as string })
+    expect(Date.parse(String(body['expiresAt'])) - Date.now()).toBeLessThanOrEqual(60_000)
+  })
+
+  test('the status has readiness, limits and tunnels, and changes with them', async () => {
+    const control = await start({ limits: { tunnels: 7, perSandbox: { bytesPerDay: '1MiB' } } })
+    const token = await control.gateway.token({ egress: allow('echo.example.test:*') })
+    await connect({ port: control.gateway.port, host: '127.0.0.1' }, 'echo.example.test', token)
+    // Its first key came after its start: the gateway sees it within a second.
+    await expect
+      .poll(async () => (await control.call('GET', '/v1/status')).body['ready'], { timeout: 5_000 })
+      .toBe(true)
+    expect((await control.call('GET', '/v1/status')).body).toMatchObject({
+      ready: true,
+      reasons: [],
+      tunnels: { open: 1, limit: 7 },
+      limits: { perSandbox: { tunnels: 200, bytesPerDay: 1_048_576 }, perTenant: {} },
+      audit: { writable: true, onFailure: 'deny', sinks: [] },
+    })
+    const draining = control.gateway.gateway.drain()
+    expect((await control.call('GET', '/v1/status')).body).toMatchObject({ ready: false, reasons: ['draining'] })
+    for (const client of clients.splice(0)) client.destroy()
+    await draining
+  })
 })
 
 describe('reload', () => {
@@ -575,12 +661,16 @@ describe('the document', () => {
         "mintToken",
         "putPolicy",
         "queryAudit",
+        "readCaller",
+        "readIntegrity",
         "readPolicy",
+        "readStatus",
         "reload",
         "removeListener",
         "renewListener",
         "revoke",
         "summarizeAudit",
+        "verifyAudit",
       ]
     `)
     expect(operationFor(control.document, 'GET', '/v1/secrets')).toBeUndefined()
