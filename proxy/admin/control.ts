@@ -10,6 +10,7 @@ import type { State } from '../state/state.ts'
 import type { OwnKeys } from '../tokens/keys.ts'
 import type { TunnelRegistry } from '../tunnels/registry.ts'
 import { AdminError } from './admin-error.ts'
+import type { AuditReader } from './audit-reader/audit-reader.ts'
 import type { Leases } from './leases.ts'
 import type { Caller } from './access.ts'
 
@@ -36,6 +37,7 @@ export interface Control {
   /** Reads the configuration again; `undefined` where the gateway was not started from a file. @throws what is wrong with it */
   readonly reload: (() => Promise<void>) | undefined
   readonly leases: Leases
+  readonly auditReader: AuditReader
 }
 
 /** Writes down what a caller is about to do. @throws AdminError `audit_unavailable`: then it must not happen */

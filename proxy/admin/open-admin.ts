@@ -6,6 +6,7 @@ import type { BindAddress, BoundListener } from '../gateway.ts'
 import { readTlsMaterial, watchCertificates } from '../listeners.ts'
 import { createAdminVerifier } from '../tokens/admin-token.ts'
 import { createAccess } from './access.ts'
+import { createAuditReader } from './audit-reader/audit-reader.ts'
 import { consoleFiles } from './console-files.ts'
 import type { Control } from './control.ts'
 import { createLeases } from './leases.ts'
@@ -38,6 +39,7 @@ export function openAdmin(core: Core, { bind, reload, version }: OpenAdminOption
     revocations: state.revocations,
     clock,
   })
+  const auditReader = createAuditReader(() => core.config().audit.path)
   const control: Control = {
     config: core.config,
     clock,
@@ -54,11 +56,12 @@ export function openAdmin(core: Core, { bind, reload, version }: OpenAdminOption
     recheck: core.recheck,
     reload,
     leases,
+    auditReader,
   }
   let close = async (): Promise<void> => {
     leases.close()
     verifier.close()
-    await Promise.resolve()
+    await auditReader.close()
   }
   return {
     listen: async (address) => {

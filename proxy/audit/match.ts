@@ -48,6 +48,11 @@ export function compileFilters(filters: AuditFilters): (text: string) => boolean
     isBetween(text, sinceMs ?? -Infinity, untilMs ?? Infinity) && needles.every((needle) => text.includes(needle))
 }
 
+/** Whether an index helps: without a filter every line is read anyhow. */
+export function isLookUp({ instance: _instance, ...filters }: AuditFilters): boolean {
+  return Object.values(filters).some((value) => value !== undefined)
+}
+
 /** When the line says that it happened; empty when it doesn't. */
 export function timeOf(text: string): string {
   const at = text.indexOf(TIME)

@@ -2,11 +2,9 @@
 import { z } from 'zod'
 import { SallyportError } from '../../../policies/error.ts'
 import type { AuditFilters } from '../../audit/match.ts'
-import { queryAudit } from '../../audit/query.ts'
 import { auditLineSchema } from '../../audit/schema.ts'
 import { tailAudit } from '../../audit/tail.ts'
 import { AdminError } from '../admin-error.ts'
-import { summarize } from '../audit-summary.ts'
 import type { Control } from '../control.ts'
 import { type AdminRoute, defineRoute } from '../route.ts'
 import { instant, limitOf, name, nextCursor, page } from '../schemas.ts'
@@ -85,23 +83,9 @@ export function auditRoutes(control: Control): readonly AdminRoute[] {
       reply: z.object({ lines: z.array(auditLineSchema), cursor: nextCursor }),
       handle: ({ query, signal }) =>
         scans(async () => {
-          const limit = limitOf(query)
-          const lines: z.input<typeof auditLineSchema>[] = []
-          let cursor: string | undefined
-          await withinTime(signal, async (deadline) => {
-            const found = queryAudit({
-              path: path(),
-              filters: filtersOf(query),
-              limit,
-              signal: deadline,
-              ...(query.cursor !== undefined && { cursor: query.cursor }),
-            })
-            for await (const { line, cursor: here } of found) {
-              lines.push(line)
-              if (lines.length === limit) cursor = here()
-            }
-          })
-          return { lines, ...(cursor !== undefined && { cursor }) }
+          const asked = { filters: filtersOf(query), limit: limitOf(query), cursor: query.cursor }
+          const { lines, cursor } = await withinTime(signal, (deadline) => control.auditReader.lines(asked, deadline))
+          return { lines: [...lines], ...(cursor !== undefined && { cursor }) }
         }),
     }),
     defineRoute({
@@ -152,11 +136,11 @@ export function auditRoutes(control: Control): readonly AdminRoute[] {
             const sinceMs = query.since === undefined ? untilMs - DEFAULT_PERIOD_MS : Date.parse(query.since)
             const { tenant, sandbox, host } = query
             const filters = { tenant, sandbox, host, sinceMs, untilMs }
-            const found = queryAudit({ path: path(), filters, signal: deadline })
-            const result = await summarize(found, {
+            const options = {
               top: Number(query.top ?? 10),
               ...(query.buckets !== undefined && { series: { sinceMs, untilMs, buckets: Number(query.buckets) } }),
-            })
+            }
+            const result = await control.auditReader.summary(filters, options, deadline)
             return { since: new Date(sinceMs).toISOString(), until: new Date(untilMs).toISOString(), ...result }
           }),
         ),

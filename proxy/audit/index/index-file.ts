@@ -47,6 +47,23 @@ export async function openIndexFile(folder: string): Promise<DatabaseSync> {
   }
 }
 
+/** Opens the index of a folder as it is, to read from; `undefined` when there is none that can be read. Nothing is made, mended or taken away. */
+export async function openIndexToRead(folder: string): Promise<DatabaseSync | undefined> {
+  const path = join(folder, INDEX_FILE)
+  if (lstatSync(path, { throwIfNoEntry: false })?.isFile() !== true) return undefined
+  let database: DatabaseSync | undefined
+  try {
+    const { DatabaseSync: Database } = await import('node:sqlite')
+    database = new Database(path, { readOnly: true })
+    database.exec(`PRAGMA busy_timeout = ${BUSY_MS}`)
+    if (versionOf(database) === VERSION) return database
+  } catch {
+    // Whoever brings it up to date finds out why.
+  }
+  database?.close()
+  return undefined
+}
+
 /** Takes it away; the next query makes it anew. */
 export function removeIndex(folder: string): void {
   for (const end of ['', '-wal', '-shm', '-journal']) rmSync(join(folder, INDEX_FILE + end), { force: true })

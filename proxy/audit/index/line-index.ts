@@ -6,7 +6,7 @@ import type { DatabaseSync, SQLInputValue } from 'node:sqlite'
 import type { AuditFilters } from '../match.ts'
 import { listSegments } from '../segments.ts'
 import { fillIndex, INDEXED_FIELDS, SEARCHABLE_FIELDS } from './fill-index.ts'
-import { isGarbage, openIndexFile, removeIndex } from './index-file.ts'
+import { isGarbage, openIndexFile, openIndexToRead, removeIndex } from './index-file.ts'
 import { keyOf } from './key-of.ts'
 
 /** Where a line is. */
@@ -24,6 +24,8 @@ export interface LineIndex {
     filters: AuditFilters,
     from: { readonly number: number; readonly offset: number },
   ) => Iterable<LinePlace>
+  /** Whether so few lines fit the filters that looking up all of them is faster than reading the files. */
+  readonly hasFew: (filters: AuditFilters) => boolean
   /** Where the index ends for an instance: what follows is younger than it. */
   readonly end: (instance: string) => { readonly number: number; readonly offset: number }
   readonly close: () => void
@@ -53,19 +55,55 @@ export async function openLineIndex(folder: string, signal?: AbortSignal): Promi
   }
 }
 
+/** The index of a folder as somebody else left it, or `undefined`: what it does not know yet is read from the files. */
+export async function openLineIndexAsIs(folder: string): Promise<LineIndex | undefined> {
+  const database = await openIndexToRead(folder)
+  return database && asIndex(database)
+}
+
 async function openFilled(folder: string, signal: AbortSignal | undefined): Promise<LineIndex> {
   const database = await openIndexFile(folder)
   try {
     await fillIndex(database, listSegments(folder), signal)
-    return {
-      places: (instance, filters, from) => findPlaces(database, instance, filters, from),
-      end: (instance) => endOf(database, instance),
-      close: () => database.close(),
-    }
+    return asIndex(database)
   } catch (error) {
     database.close()
     throw error
   }
+}
+
+function asIndex(database: DatabaseSync): LineIndex {
+  return {
+    places: (instance, filters, from) => findPlaces(database, instance, filters, from),
+    hasFew: (filters) => countSome(database, filters) < FEW,
+    end: (instance) => endOf(database, instance),
+    close: () => database.close(),
+  }
+}
+
+/** At most {@link FEW}. */
+function countSome(database: DatabaseSync, filters: AuditFilters): number {
+  const wanted = wantedFields(filters)
+  const best = mostTelling(database, wanted)
+  const conditions = wanted.map(({ name }) => `${name === best ? '' : '+'}${name} = ?`)
+  const { since, until } = timesOf(filters)
+  const row = database
+    .prepare(
+      `SELECT count(*) AS count FROM (SELECT 1 FROM line WHERE ${[...conditions, 'ms >= ?', 'ms < ?'].join(' AND ')} LIMIT ${FEW})`,
+    )
+    .get(...wanted.map(({ key }) => key), since, until)
+  return Number(row?.['count'])
+}
+
+function wantedFields(filters: AuditFilters) {
+  return INDEXED_FIELDS.flatMap((name) => {
+    const value = filters[name]
+    return value === undefined ? [] : [{ name, key: keyOf(value) }]
+  })
+}
+
+function timesOf({ sinceMs, untilMs }: AuditFilters): { readonly since: number; readonly until: number } {
+  return { since: Math.ceil(sinceMs ?? 0), until: Math.ceil(untilMs ?? Number.MAX_SAFE_INTEGER) }
 }
 
 function* findPlaces(
@@ -75,10 +113,7 @@ function* findPlaces(
   from: { readonly number: number; readonly offset: number },
 ): Iterable<LinePlace> {
   const { sinceMs, untilMs } = filters
-  const wanted = INDEXED_FIELDS.flatMap((name) => {
-    const value = filters[name]
-    return value === undefined ? [] : [{ name, key: keyOf(value) }]
-  })
+  const wanted = wantedFields(filters)
   const best = mostTelling(database, wanted)
   const conditions = ['+instance = ?', ...wanted.map(({ name }) => `${name === best ? '' : '+'}${name} = ?`)]
   if (best === undefined) conditions[0] = 'instance = ?'
@@ -86,7 +121,7 @@ function* findPlaces(
   conditions.push('(number, offset) >= (?, ?)')
   values.push(from.number, from.offset)
   if (sinceMs !== undefined || untilMs !== undefined) {
-    const [since, until] = [sinceMs ?? 0, untilMs ?? Number.MAX_SAFE_INTEGER].map(Math.ceil) as [number, number]
+    const { since, until } = timesOf(filters)
     conditions.push('ms >= ?', 'ms < ?', 'number BETWEEN ? AND ?')
     const { least, most } = filesBetween(database, instance, since, until)
     values.push(since, until, least, most)
