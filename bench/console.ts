@@ -8,6 +8,7 @@ import { parseArgs } from 'node:util'
 import type { Page } from 'playwright-core'
 import { generateAuditKey } from '../proxy/audit/key.ts'
 import { openAuditLog } from '../proxy/audit/log.ts'
+import type { AuditEntry } from '../proxy/audit/record.ts'
 import { systemClock } from '../proxy/clock.ts'
 import { launchBrowser, startConsole } from '../test/proxy/console/console-page.ts'
 
@@ -161,7 +162,7 @@ async function scroll(page: Page, forSeconds: number): Promise<void> {
   }
 }
 
-function line(count: number) {
+function line(count: number): AuditEntry {
   const isOut = count % 3 === 0
   return {
     kind: 'decision',
@@ -179,5 +180,5 @@ function line(count: number) {
     port: 443,
     client: `10.0.0.${count % 250}:${40_000 + (count % 20_000)}`,
     policy_version: '41200f470b3f',
-  } as const
+  }
 }

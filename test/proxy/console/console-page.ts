@@ -1,7 +1,7 @@
 /** A real gateway with real tunnels, and its console in headless Chromium. What leaves the gateway's origin, breaks the page's policy or is thrown in the page is kept. */
 import fs from 'node:fs'
-import { createRequire } from 'node:module'
 import path from 'node:path'
+import axe from 'axe-core'
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
 import { expect } from 'vitest'
 import type { AdminScope } from '../../../proxy/tokens/admin-token.ts'
@@ -14,8 +14,6 @@ const ADDRESS = '127.66.0.31'
 
 /** Where screenshots go; never committed. */
 const ARTEFACTS = path.resolve(import.meta.dirname, '../../../test-artefacts/console')
-
-const AXE = fs.readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
 /** What runs in the page is text here: this file is also used where nothing is known of browsers. */
 const TELL_VIOLATIONS = `document.addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI }) =>
@@ -119,7 +117,7 @@ export async function startConsole(browser: Browser, over: ConfigInput = {}): Pr
         await page.screenshot({ path: path.join(ARTEFACTS, `${name}.png`) })
       },
       barriers: async () => {
-        await page.evaluate(AXE)
+        await page.evaluate(axe.source)
         const found = await page.evaluate<readonly Violation[]>('axe.run().then(({ violations }) => violations)')
         return found.map(({ id, nodes }) => `${id}: ${nodes[0]?.html ?? ''} ${nodes[0]?.failureSummary ?? ''}`)
       },
