@@ -7,13 +7,13 @@ import { compileProbe } from '../compile-probe.ts'
 import { startDaemon } from '../docker/daemon.ts'
 import type { OwnSubject } from './run-conformance.ts'
 
-/** What the engine still has of a sandbox counts as left over. */
+/** What the engine still has of a sandbox counts as left over. `engine` as in {@link startDaemon}. */
 export async function containerSubject(
   config: { readonly runtime: 'docker' | 'runsc'; readonly network?: 'none' | 'internal' },
-  runtimes: Readonly<Record<string, object>> = {},
+  engine: Parameters<typeof startDaemon>[0] = {},
 ): Promise<OwnSubject> {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spp-'))
-  const daemon = await startDaemon({ runtimes })
+  const daemon = await startDaemon(engine)
   const { command } = await openToolbox(undefined)
   return {
     config: { tier: 'container', image: 'busybox', engine: { socketPath: daemon.socketPath }, ...config },

@@ -13,6 +13,6 @@ describeNeeding(
   ['root', 'namespaces', 'docker', 'busybox', 'gcc', 'runsc'],
   'the runsc backend keeps its promises',
   () => {
-    runConformance(() => containerSubject({ runtime: 'runsc' }, RUNTIMES))
+    runConformance(() => containerSubject({ runtime: 'runsc' }, { runtimes: RUNTIMES }))
   },
 )
