@@ -8,13 +8,13 @@ import type { SandboxCapabilities, SandboxInfo } from '../sandbox.ts'
 import { INSIDE } from './inside.ts'
 import { findCgroupPlace } from './cgroup.ts'
 import { attachMachine } from './microvm/attach-machine.ts'
-import { createFirecrackerEngine } from './microvm/firecracker.ts'
+import { engineOf } from './microvm/engine-of.ts'
+import { findMissing } from './microvm/find-missing.ts'
 import { PORT, TAP, VSOCK } from './microvm/guest-protocol.ts'
 import type { Engine } from './microvm/machine.ts'
-import { checkImages, makeMachine, type WaitingMachine } from './microvm/make-machine.ts'
+import { makeMachine, type WaitingMachine } from './microvm/make-machine.ts'
 import { MicrovmError } from './microvm/microvm-error.ts'
 import { createMachinePool, sweepPool } from './microvm/machine-pool.ts'
-import { createQemuEngine } from './microvm/qemu.ts'
 import { checkMachineLimits, resolveSelfHostedOptions, type ResolvedSelfHostedOptions, type SelfHostedOptions } from './microvm/self-hosted-options.ts' // prettier-ignore
 import { readMachine, readMachines, writeMachine } from './microvm/vm-record.ts'
 import { connectVsock } from './microvm/vsock.ts'
@@ -25,6 +25,12 @@ export type SelfHostedBackendOptions = SelfHostedOptions
 
 /** From the orders to the worker's answer. */
 const WORKER_TIMEOUT_MS = 60_000
+
+/** What is missing here, for people; none when sandboxes can be made. @throws TypeError for a caller's mistake */
+export async function findMissingForSelfHosted(given: SelfHostedBackendOptions): Promise<readonly MicrovmError[]> {
+  const options = resolveSelfHostedOptions(given)
+  return findMissing(engineOf(options), options)
+}
 
 /** Makes the backend. @throws TypeError for a caller's mistake */
 export function createSelfHostedBackend(given: SelfHostedBackendOptions): Backend {
@@ -41,10 +47,8 @@ export function createSelfHostedBackend(given: SelfHostedBackendOptions): Backen
     environment: 'linux-namespace',
     capabilities: capabilitiesOf(options),
     check: async () => {
-      await engine.check()
-      if (options.network === 'tap' && process.getuid?.() !== 0)
-        throw new MicrovmError('needs_root', "`network: 'tap'` makes network namespaces, which only root may")
-      await checkImages(options)
+      const [first] = await findMissing(engine, options)
+      if (first !== undefined) throw first
       await sweepPool(runtimeRoot)
       pool.fill()
     },
@@ -161,10 +165,6 @@ async function makePooled(engine: Engine, options: ResolvedSelfHostedOptions, na
     await remove()
     throw error
   }
-}
-
-function engineOf(options: ResolvedSelfHostedOptions): Engine {
-  return options.engine === 'qemu' ? createQemuEngine(options) : createFirecrackerEngine(options)
 }
 
 function capabilitiesOf({ engine, unsafeNoJailer, network }: ResolvedSelfHostedOptions): SandboxCapabilities {

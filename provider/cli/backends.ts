@@ -4,7 +4,8 @@ import { UsageError } from '../../proxy/cli/terminal.ts'
 import type { Backend } from '../backend.ts'
 import type { ContainerSandboxLayout } from '../backends/container-layout.ts'
 import type { MountOption } from '../backends/mounts.ts'
-import type { BackendName } from './backend-names.ts'
+import type { BackendName, KnownBackendName } from './backend-names.ts'
+import { DEFAULT_IMAGES, imagesIn } from './microvm-images.ts'
 
 /** What is seen inside. */
 export interface Inside {
@@ -51,7 +52,7 @@ export async function backendFor(
 }
 
 /** A backend that is only asked what there is. */
-export async function backendForLooking(name: BackendName, runtimeRoot: string): Promise<Backend> {
+export async function backendForLooking(name: KnownBackendName, runtimeRoot: string): Promise<Backend> {
   switch (name) {
     case 'process':
       return (await loadProcess())({ runtimeRoot })
@@ -59,6 +60,8 @@ export async function backendForLooking(name: BackendName, runtimeRoot: string):
       return (await loadDocker())({ image: 'none' })
     case 'runsc':
       return (await loadRunsc())({ image: 'none' })
+    case 'self-hosted':
+      return (await loadSelfHosted()).createSelfHostedBackend({ runtimeRoot, ...imagesIn(DEFAULT_IMAGES) })
     case 'passthrough':
       return (await loadPassthrough())({ runtimeRoot })
   }
@@ -86,4 +89,5 @@ function isTaken(folder: string): boolean {
 const loadProcess = async () => (await import('../backends/process.ts')).createProcessBackend
 const loadDocker = async () => (await import('../backends/docker.ts')).createDockerBackend
 const loadRunsc = async () => (await import('../backends/runsc.ts')).createRunscBackend
+const loadSelfHosted = async () => import('../backends/self-hosted.ts')
 const loadPassthrough = async () => (await import('../backends/passthrough.ts')).createPassthroughBackend

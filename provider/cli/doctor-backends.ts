@@ -4,19 +4,24 @@ import type { Environment } from '../../proxy/config/environment.ts'
 import type { Backend } from '../backend.ts'
 import { checkRuntimeRoot, defaultRuntimeRoot } from '../runtime-folder.ts'
 import { SandboxError } from '../sandbox-error.ts'
-import { BACKENDS, type BackendName } from './backend-names.ts'
+import { KNOWN_BACKENDS, type KnownBackendName } from './backend-names.ts'
 import { backendForLooking } from './backends.ts'
 import { installCommand, isInPath } from './install-command.ts'
+import { DEFAULT_IMAGES, imagesIn } from './microvm-images.ts'
 
 /** Asks each backend; starts no sandbox. */
 export async function examineBackends(environment: Environment): Promise<readonly Finding[]> {
   const runtimeRoot = checkRuntimeRoot(defaultRuntimeRoot())
-  return Promise.all(BACKENDS.map((name) => examine(name, runtimeRoot, environment)))
+  return Promise.all(KNOWN_BACKENDS.map((name) => examine(name, runtimeRoot, environment)))
 }
 
-async function examine(name: BackendName, runtimeRoot: string, environment: Environment): Promise<Finding> {
+async function examine(name: KnownBackendName, runtimeRoot: string, environment: Environment): Promise<Finding> {
   const title = `sandboxes: ${name}`
   try {
+    if (name === 'self-hosted') {
+      const lack = await examineMicrovms(runtimeRoot)
+      if (lack !== undefined) return { name: title, ...lack }
+    }
     const backend = await backendForLooking(name, runtimeRoot)
     try {
       await backend.check()
@@ -32,6 +37,23 @@ async function examine(name: BackendName, runtimeRoot: string, environment: Envi
     const fix = isInstalled ? undefined : installCommand('bubblewrap', environment['PATH'])
     return { name: title, status: 'missing', detail, ...(fix !== undefined && { fix }) }
   }
+}
+
+/** All that Firecracker lacks here, and whether QEMU would do; undefined when it lacks nothing. */
+async function examineMicrovms(runtimeRoot: string): Promise<Omit<Finding, 'name'> | undefined> {
+  const { findMissingForSelfHosted } = await import('../backends/self-hosted.ts')
+  const look = async (engine: 'firecracker' | 'qemu'): Promise<string> => {
+    const found = await findMissingForSelfHosted({ engine, runtimeRoot, ...imagesIn(DEFAULT_IMAGES) })
+    return found.map(({ message }) => message).join('; ')
+  }
+  const [firecracker, qemu] = await Promise.all([look('firecracker'), look('qemu')])
+  if (firecracker === '') return undefined
+  return qemu === ''
+    ? {
+        status: 'warn',
+        detail: `only with \`engine: qemu\`, which isolates less and may be slow; for Firecracker: ${firecracker}`,
+      }
+    : { status: 'missing', detail: firecracker }
 }
 
 function describe({ capabilities }: Backend): string {

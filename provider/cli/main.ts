@@ -2,6 +2,7 @@
 import { type CommandLineExtension, main as runCommandLine } from '../../proxy/cli/main.ts'
 import type { Terminal } from '../../proxy/cli/terminal.ts'
 import { addMcpCommand } from './commands/mcp.ts'
+import { addMicrovmCommands } from './commands/microvm.ts'
 import { addRunCommand } from './commands/run.ts'
 import { addSandboxCommands } from './commands/sandbox.ts'
 
@@ -10,6 +11,7 @@ export const SANDBOX_COMMANDS: CommandLineExtension = {
   addCommands: (host) => {
     addRunCommand(host)
     addSandboxCommands(host)
+    addMicrovmCommands(host)
     addMcpCommand(host)
   },
   examine: async (environment) => (await import('./doctor-backends.ts')).examineBackends(environment),

@@ -1,7 +1,7 @@
 /** Machines of Firecracker, under its jailer: configured and started over its API, with no network, no metadata service and nothing else that is not used. */
 import { execFile } from 'node:child_process'
-import { accessSync, constants, existsSync, statSync } from 'node:fs'
-import { realpath } from 'node:fs/promises'
+import { constants, existsSync, statSync } from 'node:fs'
+import { access, realpath } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
@@ -13,7 +13,7 @@ import { kernelArguments } from './kernel-arguments.ts'
 import { launch, type Launched } from './launch.ts'
 import type { Engine, Machine, Place, Shape } from './machine.ts'
 import { FILE } from './machine-folder.ts'
-import { MicrovmError } from './microvm-error.ts'
+import { MicrovmError, printable } from './microvm-error.ts'
 
 /** Programs, and how they are used. */
 export interface FirecrackerOptions {
@@ -28,7 +28,7 @@ export interface FirecrackerOptions {
 const OLDEST = [1, 16] as const
 const API_SOCKET = 'api.sock'
 const POLL_MS = 5
-const API_PATIENCE_MS = 10_000
+const API_PATIENCE_MS = 30_000
 /** A state of some gigabytes, from and to a disk. */
 const SNAPSHOT_TIMEOUT_MS = 120_000
 const CGROUP_ROOT = '/sys/fs/cgroup'
@@ -46,25 +46,23 @@ export function createFirecrackerEngine(options: FirecrackerOptions): Engine {
     findProgram(options.jailerBinary, 'take it from the same release as Firecracker and name it as `jailerBinary`; `unsafeNoJailer: true` does without', 'jailer_missing') // prettier-ignore
   // Its name is part of the jailer's folders.
   const programName = path.basename(options.firecrackerBinary)
+  const checkJailer = async (): Promise<void> => {
+    if (process.getuid?.() !== 0)
+      throw new MicrovmError('needs_root', 'the jailer must be started by root; `unsafeNoJailer: true` does without it')
+    await findJailer()
+    const firecracker = await findFirecracker()
+    if (path.basename(firecracker) !== programName)
+      throw new MicrovmError('binary_missing', `\`firecrackerBinary\` is a link to \`${firecracker}\`: name that, since the jailer does`) // prettier-ignore
+  }
 
   return {
     name: 'firecracker',
     overheadMb: OVERHEAD_MB,
-    check: async () => {
-      checkKvm(kvmDevice)
-      if (!unsafeNoJailer && process.getuid?.() !== 0)
-        throw new MicrovmError(
-          'needs_root',
-          'the jailer must be started by root; `unsafeNoJailer: true` does without it',
-        )
-      const firecracker = await findFirecracker()
-      if (!unsafeNoJailer) {
-        await findJailer()
-        if (path.basename(firecracker) !== programName)
-          throw new MicrovmError('binary_missing', `\`firecrackerBinary\` is a link to \`${firecracker}\`: name that, since the jailer does`) // prettier-ignore
-      }
-      await checkVersion(firecracker)
-    },
+    needs: [
+      () => checkKvm(kvmDevice),
+      async () => checkVersion(await findFirecracker()),
+      ...(unsafeNoJailer ? [] : [checkJailer]),
+    ],
     folderOf: (id, runtimeFolder) => {
       const jail = path.join(chrootBaseDir, programName, jailId(id))
       return unsafeNoJailer
@@ -179,7 +177,12 @@ function machineOf(api: FirecrackerApi, launched: Launched): Machine {
     processes: [launched],
     pause: () => become('Paused', 'Paused'),
     resume: () => become('Resumed', 'Running'),
-    snapshot: () => api.put('/snapshot/create', { snapshot_type: 'Full', snapshot_path: FILE.state, mem_file_path: FILE.memory }, SNAPSHOT_TIMEOUT_MS), // prettier-ignore
+    snapshot: async () => {
+      const files = { snapshot_path: FILE.state, mem_file_path: FILE.memory }
+      await api.put('/snapshot/create', { snapshot_type: 'Full', ...files }, SNAPSHOT_TIMEOUT_MS)
+      const { firecracker_version: version } = await api.get('/version')
+      return { vmmVersion: typeof version === 'string' ? printable(version) : 'unknown' }
+    },
   }
 }
 
@@ -204,14 +207,12 @@ async function apiListens(socketPath: string, launched: Launched, signal: AbortS
   }
 }
 
-function checkKvm(device: string): void {
-  if (!existsSync(device))
-    throw new MicrovmError('kvm_missing', `there is no \`${device}\`: Firecracker needs a machine with virtualisation (a bare one, or one that passes it on); the engine \`qemu\` does without, slowly`) // prettier-ignore
-  try {
-    accessSync(device, constants.R_OK | constants.W_OK)
-  } catch (error) {
-    throw new MicrovmError('kvm_missing', `no permission to use \`${device}\`: join its group (\`sudo usermod -aG kvm $USER\`, then log in anew)`, error) // prettier-ignore
-  }
+async function checkKvm(device: string): Promise<void> {
+  await access(device, constants.R_OK | constants.W_OK).catch((error: unknown) => {
+    throw (error as NodeJS.ErrnoException).code === 'ENOENT'
+      ? new MicrovmError('kvm_missing', `there is no \`${device}\`: Firecracker needs a machine with virtualisation (a bare one, or one that passes it on); the engine \`qemu\` does without, slowly`) // prettier-ignore
+      : new MicrovmError('kvm_missing', `no permission to use \`${device}\`: join its group (\`sudo usermod -aG kvm $USER\`, then log in anew)`, error) // prettier-ignore
+  })
 }
 
 async function checkVersion(firecracker: string): Promise<void> {

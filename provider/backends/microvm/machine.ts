@@ -43,7 +43,7 @@ export interface Machine {
   readonly pause: () => Promise<void>
   readonly resume: () => Promise<void>
   /** Writes its state into its folder, while it is stopped; undefined where that can't be done. */
-  readonly snapshot?: () => Promise<void>
+  readonly snapshot?: () => Promise<{ readonly vmmVersion: string }>
 }
 
 /** Makes machines of one kind. */
@@ -51,8 +51,8 @@ export interface Engine {
   readonly name: 'firecracker' | 'qemu'
   /** MiB that its programs may take beside the guest's memory. */
   readonly overheadMb: number
-  /** @throws MicrovmError that says what is missing */
-  readonly check: () => Promise<void>
+  /** What it needs, one by one. Each throws MicrovmError that says what is missing. */
+  readonly needs: readonly (() => Promise<void>)[]
   /** Boots a machine, or goes on with one whose snapshot is staged; that one is stopped. */
   readonly start: (place: Place, shape: Shape, from: 'boot' | 'snapshot') => Promise<Machine>
   /** Folders to be removed with a machine's folder. */

@@ -1,5 +1,4 @@
 /** Makes a machine up to the point where its guest waits for orders: user, folder, network, groups, program, in this order, each on record before the next. */
-import { access, constants } from 'node:fs/promises'
 import path from 'node:path'
 import { ownerOfThisProcess } from '../../owner.ts'
 import { findCgroupPlace, makeCgroup } from '../cgroup.ts'
@@ -140,18 +139,6 @@ export async function makeMachine(
     said,
     remove,
   }
-}
-
-/** @throws MicrovmError `image_missing` or `snapshot_unusable` */
-export async function checkImages(options: ResolvedSelfHostedOptions): Promise<void> {
-  const { kernelImage, initrdImage, rootfsImage, snapshot } = options
-  for (const image of [kernelImage, initrdImage, rootfsImage]) {
-    if (image === undefined) continue
-    await access(image, constants.R_OK).catch((error: unknown) => {
-      throw new MicrovmError('image_missing', `there is no image \`${image}\` that can be read: build it with \`node deploy/microvm/build.ts FOLDER\``, error) // prettier-ignore
-    })
-  }
-  if (snapshot !== undefined) await snapshotFiles(snapshot, options)
 }
 
 async function stageImages(options: ResolvedSelfHostedOptions, folder: string, uid: number | undefined): Promise<void> {

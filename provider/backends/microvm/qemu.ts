@@ -31,25 +31,30 @@ const DEVICE_PATIENCE_MS = 10_000
 
 /** An engine that starts nothing yet. */
 export function createQemuEngine({ qemuBinary, vsockBinary }: QemuOptions): Engine {
-  const find = async (): Promise<readonly [qemu: string, vsock: string]> => [
-    await findProgram(qemuBinary, 'install QEMU (`apt-get install qemu-system-x86`), or name it as `qemuBinary`'),
-    await findProgram(
+  const findQemu = (): Promise<string> =>
+    findProgram(qemuBinary, 'install QEMU (`apt-get install qemu-system-x86`), or name it as `qemuBinary`')
+  const findVsock = (): Promise<string> =>
+    findProgram(
       vsockBinary,
-      'install vhost-device-vsock (`apt-get install vhost-device-vsock` in Debian after 13, else `cargo install vhost-device-vsock`), or name it as `vsockBinary`',
-    ),
-  ]
+      'install vhost-device-vsock (Debian has it after 13, others by `cargo install vhost-device-vsock`), or name it as `vsockBinary`',
+    )
   return {
     name: 'qemu',
     overheadMb: TRANSLATION_MB + OWN_MB,
-    check: async () => {
-      if (process.platform !== 'linux' || process.arch !== 'x64')
-        throw new MicrovmError('binary_missing', `QEMU's microVMs are for Linux on x64, not for \`${process.platform}\` on \`${process.arch}\``) // prettier-ignore
-      await find()
-    },
+    needs: [
+      async () => {
+        if (process.platform !== 'linux' || process.arch !== 'x64')
+          throw new MicrovmError('binary_missing', `QEMU's microVMs are for Linux on x64, not for \`${process.platform}\` on \`${process.arch}\``) // prettier-ignore
+        await findQemu()
+      },
+      async () => {
+        await findVsock()
+      },
+    ],
     folderOf: (_id, runtimeFolder) => ({ folder: path.join(runtimeFolder, 'vm'), remove: [path.join(runtimeFolder, 'vm')] }), // prettier-ignore
     start: async (place, shape, from) => {
       if (from === 'snapshot') throw new MicrovmError('snapshot_unusable', 'QEMU keeps no snapshot of a machine with a vsock device: use the engine `firecracker`, or leave `snapshot` out') // prettier-ignore
-      const [qemu, vsock] = await find()
+      const [qemu, vsock] = [await findQemu(), await findVsock()]
       const device = await launch({
         command: [vsock, '--guest-cid', '3', '--socket', CONTROL, '--uds-path', VSOCK],
         ...whereOf(place),

@@ -16,8 +16,8 @@ const noteSchema = z.object({
   memoryMb: z.number(),
   cpus: z.number(),
   network: z.enum(['none', 'tap']),
-  /** SHA-256 and size of the root file system, which the machine goes on reading. */
-  rootfs: z.object({ sha256: z.string(), bytes: z.number() }),
+  /** Of the root file system, which the machine goes on reading. */
+  rootfs: z.object({ sha256: z.string() }),
   createdAt: z.string(),
 })
 
@@ -40,7 +40,7 @@ export async function snapshotFiles(
 ): Promise<{ readonly state: string; readonly memory: string }> {
   // prettier-ignore
   const note = await readNote(folder)
-  const { size } = await stat(wanted.rootfsImage).catch((error: unknown) => {
+  const sha256 = await sha256Of(wanted.rootfsImage).catch((error: unknown) => {
     throw unusable(folder, `its root file system \`${wanted.rootfsImage}\` can't be read`, error)
   })
   const faults = [
@@ -49,7 +49,7 @@ export async function snapshotFiles(
       `it has ${note.memoryMb} MiB, and \`memoryLimitMb\` is ${wanted.memoryLimitMb}`,
     note.cpus !== wanted.cpus && `it has ${note.cpus} processors, and \`cpus\` is ${wanted.cpus}`,
     note.network !== wanted.network && `its network is \`${note.network}\`, and \`network\` is \`${wanted.network}\``,
-    note.rootfs.bytes !== size && 'its root file system was another',
+    note.rootfs.sha256 !== sha256 && 'its root file system was another',
   ].filter((each) => each !== false)
   if (faults.length > 0) throw unusable(folder, faults.join('; '))
   return { state: path.join(folder, SNAPSHOT.state), memory: path.join(folder, SNAPSHOT.memory) }
@@ -60,11 +60,22 @@ export async function writeNote(folder: string, note: SnapshotNote): Promise<voi
   await writeFile(path.join(folder, SNAPSHOT.note), `${JSON.stringify(note, null, 2)}\n`, { mode: 0o644 })
 }
 
+/** Of files that were read before and have not changed: each start of a machine asks. */
+const known = new Map<string, string>()
+const MAX_KNOWN = 16
+
 /** Hex. */
 export async function sha256Of(file: string): Promise<string> {
+  const { ino, size, mtimeMs, ctimeMs } = await stat(file)
+  const key = [file, ino, size, mtimeMs, ctimeMs].join(':')
+  const present = known.get(key)
+  if (present !== undefined) return present
   const hash = createHash('sha256')
   await pipeline(createReadStream(file), hash)
-  return hash.digest('hex')
+  const digest = hash.digest('hex')
+  if (known.size >= MAX_KNOWN) known.clear()
+  known.set(key, digest)
+  return digest
 }
 
 async function readNote(folder: string): Promise<SnapshotNote> {

@@ -6,13 +6,13 @@ import { parseSeconds } from '../../../proxy/config/values.ts'
 import { checkRuntimeRoot, defaultRuntimeRoot, openRuntimeRoot } from '../../runtime-folder.ts'
 import type { SandboxInfo, SandboxProvider } from '../../sandbox.ts'
 import { SandboxError } from '../../sandbox-error.ts'
-import { BACKENDS, type BackendName } from '../backend-names.ts'
+import { KNOWN_BACKENDS, type KnownBackendName } from '../backend-names.ts'
 
 /** Audit logs of gateways whose process has ended are kept so long. */
 const KEPT_LOG_MS = 86_400_000
 
 interface SandboxOptions {
-  readonly backend?: BackendName
+  readonly backend?: KnownBackendName
   readonly olderThan?: string
   readonly json?: true
 }
@@ -24,7 +24,7 @@ export function addSandboxCommands(host: CommandHost): void {
     'sallyport sandbox reap',
   ])
   const backend = option('-b, --backend <name>', 'of this backend alone; by default of all that are there').choices(
-    BACKENDS,
+    KNOWN_BACKENDS,
   )
   addCommand<SandboxOptions>(group, {
     usage: 'list',
@@ -89,7 +89,7 @@ async function reap(terminal: Terminal, options: SandboxOptions): Promise<ExitCo
 /** @throws SandboxError of a backend that was named; one that is not on this machine has no sandboxes */
 async function withEach(
   terminal: Terminal,
-  named: BackendName | undefined,
+  named: KnownBackendName | undefined,
   look: (provider: SandboxProvider) => Promise<void>,
 ): Promise<void> {
   const [{ createSandboxProvider }, { backendForLooking }] = await Promise.all([
@@ -98,7 +98,7 @@ async function withEach(
   ])
   const runtimeRoot = checkRuntimeRoot(defaultRuntimeRoot())
   await openRuntimeRoot(runtimeRoot)
-  for (const name of named === undefined ? BACKENDS : [named]) {
+  for (const name of named === undefined ? KNOWN_BACKENDS : [named]) {
     try {
       const backend = await backendForLooking(name, runtimeRoot)
       const provider = createSandboxProvider({ backend, defaultEgress: { kind: 'allow-all' }, runtimeRoot })

@@ -12,11 +12,13 @@ const terminal = {
   signal: new AbortController().signal,
 }
 const program = createProgram(terminal, () => undefined, SANDBOX_COMMANDS)
-const added = ['run', 'sandbox', 'mcp'].map((name) => program.commands.find((command) => command.name() === name))
+const added = ['run', 'sandbox', 'microvm', 'mcp'].map((name) =>
+  program.commands.find((command) => command.name() === name),
+)
 const all = added.flatMap((command) => (command === undefined ? [] : [command, ...command.commands]))
 
 test('they are there, and those of the gateway too', () => {
-  expect(all.map((command) => command.name())).toEqual(['run', 'sandbox', 'list', 'reap', 'mcp'])
+  expect(all.map((command) => command.name())).toEqual(['run', 'sandbox', 'list', 'reap', 'microvm', 'snapshot', 'mcp'])
   expect(program.commands.map((command) => command.name())).toEqual(expect.arrayContaining(['serve', 'doctor']))
 })
 

@@ -1,0 +1,45 @@
+/** What a machine needs and this host lacks: all of it at once, so that nobody has to find out one by one. */
+import { access, constants } from 'node:fs/promises'
+import type { Engine } from './machine.ts'
+import { MicrovmError } from './microvm-error.ts'
+import type { ResolvedSelfHostedOptions } from './self-hosted-options.ts'
+import { snapshotFiles } from './snapshot-folder.ts'
+
+/** In the order in which it is to be mended; none when machines can be made. */
+export async function findMissing(
+  engine: Engine,
+  options: ResolvedSelfHostedOptions,
+): Promise<readonly MicrovmError[]> {
+  // prettier-ignore
+  const { kernelImage, initrdImage, rootfsImage, snapshot, network } = options
+  const needs = [
+    ...engine.needs,
+    ...(network === 'tap' ? [needsRoot] : []),
+    ...[kernelImage, initrdImage, rootfsImage].flatMap((image) =>
+      image === undefined ? [] : [() => isReadable(image)],
+    ),
+    ...(snapshot === undefined ? [] : [() => snapshotFiles(snapshot, options)]),
+  ]
+  const missing: MicrovmError[] = []
+  for (const need of needs) {
+    try {
+      await need()
+    } catch (error) {
+      if (!(error instanceof MicrovmError)) throw error
+      missing.push(error)
+    }
+  }
+  return missing
+}
+
+function needsRoot(): Promise<void> {
+  return process.getuid?.() === 0
+    ? Promise.resolve()
+    : Promise.reject(new MicrovmError('needs_root', "`network: 'tap'` makes network namespaces, which only root may"))
+}
+
+async function isReadable(image: string): Promise<void> {
+  await access(image, constants.R_OK).catch((error: unknown) => {
+    throw new MicrovmError('image_missing', `there is no image \`${image}\` that can be read: build it with \`node deploy/microvm/build.ts FOLDER\``, error) // prettier-ignore
+  })
+}
