@@ -125,6 +125,10 @@ const ROWS: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
         [[`sum by (reason) (${rate('connections_total', 'reason=~"dns_.*|connect_.*"')})`, '{{reason}}']],
         true,
       ),
+      graph('Files of policies', 'Those that can not be used, and whether all of them are out of reach.', 'short', [
+        [now('policy_file_faults'), '{{instance}} faults'],
+        [now('policy_files_stale'), '{{instance}} out of reach'],
+      ]),
       graph(
         'Refused, by dialect',
         'How the clients speak.',

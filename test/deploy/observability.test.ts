@@ -54,12 +54,15 @@ const expressions: readonly (readonly [string, string])[] = [
 
 let echo: Origin
 let gateway: TestGateway
+/** A folder without a policy; that it is configured is enough for its metrics. */
+let policies: string
 let exposed: readonly Series[]
 
 beforeAll(async () => {
   echo = await startEcho('127.66.0.11')
+  policies = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-policies-'))
   gateway = await startTestGateway({
-    policy: { ceiling: { kind: 'allow-all' } },
+    policy: { ceiling: { kind: 'allow-all' }, tenantFiles: { path: policies } },
     network: { allowPrivate: ['127.66.0.0/24'] },
     admin: { open: ['jwks', 'metrics'] },
     audit: { sinks: [{ kind: 'otlp', url: 'http://127.0.0.1:9/v1/logs' }] },
@@ -75,6 +78,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await gateway.close()
+  fs.rmSync(policies, { recursive: true })
   await echo.close()
 })
 

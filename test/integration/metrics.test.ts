@@ -2,6 +2,7 @@
 import dgram from 'node:dgram'
 import { once } from 'node:events'
 import fs from 'node:fs'
+import os from 'node:os'
 import path from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Origin, startEcho } from '../origins/origins.ts'
@@ -15,14 +16,20 @@ const SECRET_TENANT = 'marker-tenant'
 const nameServer = dgram.createSocket('udp4')
 let echo: Origin
 let gateway: TestGateway
+let policies: string
 const clients: WireClient[] = []
 
 beforeAll(async () => {
   echo = await startEcho(HOST)
   nameServer.bind(0, '127.0.0.1')
   await once(nameServer, 'listening')
+  policies = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-policies-'))
+  fs.writeFileSync(path.join(policies, `${SECRET_TENANT}.json`), '{"kind":"allow-all"}', { mode: 0o600 })
   gateway = await startTestGateway({
-    policy: { ceiling: { kind: 'allow-all' }, tenants: { [SECRET_TENANT]: { kind: 'allow-all' } } },
+    policy: {
+      ceiling: { kind: 'allow-all' },
+      tenantFiles: { path: policies },
+    },
     network: {
       allowPrivate: ['127.66.0.0/24'],
       hosts: { 'echo.example.test': HOST },
@@ -37,6 +44,7 @@ beforeAll(async () => {
 afterAll(async () => {
   for (const client of clients) client.destroy()
   await gateway.close()
+  fs.rmSync(policies, { recursive: true })
   await echo.close()
   nameServer.close()
 })

@@ -20,6 +20,7 @@ const headWith = (framing: Framing, expectsContinue = false): HttpHead => ({
   framing,
   proxyAuthorization: undefined,
   expectsContinue,
+  traceparent: undefined,
 })
 const NONE = headWith({ kind: 'none' })
 const ROUTE = { method: 'GET', httpVersion: '1.1', destination: destination('a.example:8080') }
