@@ -150,7 +150,6 @@ describe('a log written by an attacker', () => {
     for (const args of [[], ['--tenant', name]]) {
       const outcome = await runMain(['policy', 'suggest', '--audit', log, ...args])
       expect(parse(outcome.stdout)).toEqual({ kind: 'static', allowedHosts: ['api.example.com:443'] })
-      // eslint-disable-next-line no-control-regex -- that is what must not be there
       expect(outcome.stdout).not.toMatch(/[^\x20-\x7e\n…]/)
     }
   })
