@@ -5,7 +5,10 @@ import { build } from 'vite'
 
 const SOURCES = path.join(import.meta.dirname, '../proxy/console')
 
-/** Writes the files; another process sees the old ones or the new ones. */
+/** Of a build that was killed. */
+const FORGOTTEN_MS = 60_000
+
+/** Writes the files; nobody sees half of them. */
 async function buildConsole(folder: string): Promise<void> {
   const fresh = `${folder}.${process.pid}`
   await build({
@@ -13,10 +16,32 @@ async function buildConsole(folder: string): Promise<void> {
     root: SOURCES,
     build: { outDir: fresh, emptyOutDir: true },
   })
-  const old = `${fresh}.old`
-  if (fs.existsSync(folder)) fs.renameSync(folder, old)
+  fs.rmSync(folder, { recursive: true, force: true })
   fs.renameSync(fresh, folder)
-  fs.rmSync(old, { recursive: true, force: true })
+}
+
+/** One process at a time: whoever comes second finds what the first has built. */
+async function alone(folder: string, work: () => Promise<void>): Promise<void> {
+  const lock = `${folder}.lock`
+  fs.mkdirSync(path.dirname(folder), { recursive: true })
+  while (!tryLock(lock)) await new Promise((resolve) => setTimeout(resolve, 100))
+  try {
+    await work()
+  } finally {
+    fs.rmSync(lock, { recursive: true, force: true })
+  }
+}
+
+function tryLock(lock: string): boolean {
+  try {
+    fs.mkdirSync(lock)
+    return true
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    const since = fs.statSync(lock, { throwIfNoEntry: false })?.mtimeMs ?? Date.now()
+    if (Date.now() - since > FORGOTTEN_MS) fs.rmSync(lock, { recursive: true, force: true })
+    return false
+  }
 }
 
 function isStale(folder: string): boolean {
@@ -27,5 +52,8 @@ function isStale(folder: string): boolean {
 
 if (import.meta.main) {
   const folder = path.resolve(process.argv.at(-1)!)
-  if (!process.argv.includes('--if-stale') || isStale(folder)) await buildConsole(folder)
+  const isAlways = !process.argv.includes('--if-stale')
+  await alone(folder, async () => {
+    if (isAlways || isStale(folder)) await buildConsole(folder)
+  })
 }

@@ -99,8 +99,15 @@ describeNeeding(['root', 'namespaces', 'docker', 'compose', 'busybox', 'socat'],
       expect(fs.readdirSync(home).sort()).toEqual(['LICENSE', 'dist', 'health.mjs', 'node_modules', 'package.json'])
       const packages = installedPackages(path.join(home, 'node_modules'))
       expect(packages.map(({ name }) => name)).toContain('jose')
-      for (const name of ['typescript', 'vitest', 'dockerode', 'esbuild'])
+      for (const name of ['typescript', 'vitest', 'dockerode', 'esbuild', 'vite', 'preact'])
         expect(packages.map((one) => one.name)).not.toContain(name)
+    })
+
+    test('holds the console, built', () => {
+      const home = path.join(folder, 'usr/lib/sallyport/dist/console')
+      const page = fs.readFileSync(path.join(home, 'index.html'), 'utf8')
+      const named = [...page.matchAll(/(?:src|href)="\.\/([^"]+)"/g)].map(([, name = '']) => name)
+      expect(named.filter((name) => fs.existsSync(path.join(home, name)))).toHaveLength(3)
     })
 
     test('has a bill of materials that names every package and every library in it, and nothing else', () => {
