@@ -32,6 +32,8 @@ export interface TenantLayers {
   readonly files: () => TenantFilesStatus | undefined
   /** The last good layer of a tenant's file, as data. */
   readonly fileLayer: TenantFiles['layer']
+  /** Gives the files to the layers that come after these, if they mean the same to them: then these do not close them. */
+  readonly handOver: (means: string) => TenantFiles | undefined
   /** Ends refreshing and watching; idempotent. */
   readonly close: () => void
 }
@@ -62,22 +64,29 @@ export function openTenantLayers(
   const settings = section.tenantResolver
   const ask = options.resolver ?? (settings && httpTenantResolver(settings))
   const resolved = new Map<string, { readonly layer: ModalCell; usedMs: number }>()
+  // A reload that changes nothing for the files reads none of them again: there may be thousands.
+  const means = JSON.stringify([section.tenantFiles, textsOf(operator.context), [...operator.named.keys()]])
+  let isHandedOver = false
   const files =
     section.tenantFiles &&
-    openTenantFiles(section.tenantFiles, {
-      clock,
-      check: (policy) => checkTenantLayer(policy, operator),
-      lastGood: options.before?.fileLayer,
-      onFault: ({ path, tenant, message }) =>
-        onFault(
-          tenant === undefined ? path : `tenant ${tenant}`,
-          new SallyportError('SALLYPORT_POLICY_INVALID', message.includes(path) ? message : `\`${path}\`: ${message}`),
-        ),
-      onChange: (changes) => {
-        onChange()
-        for (const change of changes) options.onFileChange?.(change)
-      },
-    })
+    (options.before?.handOver(means) ??
+      openTenantFiles(section.tenantFiles, {
+        clock,
+        check: (policy) => checkTenantLayer(policy, operator),
+        lastGood: options.before?.fileLayer,
+        onFault: ({ path, tenant, message }) =>
+          onFault(
+            tenant === undefined ? path : `tenant ${tenant}`,
+            new SallyportError(
+              'SALLYPORT_POLICY_INVALID',
+              message.includes(path) ? message : `\`${path}\`: ${message}`,
+            ),
+          ),
+        onChange: (changes) => {
+          onChange()
+          for (const change of changes) options.onFileChange?.(change)
+        },
+      }))
 
   return {
     get: (tenant) => {
@@ -93,8 +102,13 @@ export function openTenantLayers(
     known: () => [...written.keys(), ...(files?.tenants() ?? [])],
     files: () => files?.status(),
     fileLayer: (tenant) => files?.layer(tenant),
+    handOver: (wanted) => {
+      if (wanted !== means || files?.isReachable() !== true) return undefined
+      isHandedOver = true
+      return files
+    },
     close: () => {
-      files?.close()
+      if (!isHandedOver) files?.close()
       for (const { layer } of resolved.values()) layer.cell.close()
     },
   }
@@ -126,4 +140,9 @@ export function openTenantLayers(
     const cell = dynamicCell(`tenant ${tenant}`, { onChange, onFault, freshness: settings ?? {} }, load)
     return { mode: settings?.mode ?? 'enforce', cell }
   }
+}
+
+/** What entries of files are read with. */
+function textsOf({ sets }: OperatorPolicies['context']): readonly unknown[] {
+  return [...(sets ?? [])].map(([name, entries]) => [name, entries.map(({ text }) => text)])
 }

@@ -41,6 +41,8 @@ export interface TenantFiles {
   readonly layer: (tenant: string) => TenantLayer | undefined
   readonly tenants: () => readonly string[]
   readonly status: () => TenantFilesStatus
+  /** Whether the folder, or the one file, could be looked at the last time. */
+  readonly isReachable: () => boolean
   /** Ends watching; idempotent. */
   readonly close: () => void
 }
@@ -100,6 +102,7 @@ export function openTenantFiles(
       faults: [...(lost ? [lost] : []), ...layers.faults()],
       isStale: layers.isStale,
     }),
+    isReachable: () => lost === undefined,
     close: () => {
       clearInterval(timer)
       place.close()
