@@ -1,7 +1,12 @@
 /** Who may do what in the console: scopes, tokens that end, keyboards, colours, and what reads the page aloud. */
+import fs from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { describeWith } from '../../clients/installed.ts'
+import { startTestGateway } from '../../integration/test-gateway.ts'
+import { createAuthority } from '../../origins/certificates.ts'
 import { type ConsoleFixture, launchBrowser, startConsole } from './console-page.ts'
 
 let browser: Browser
@@ -81,6 +86,38 @@ describeWith('Chromium', 'access to the console', () => {
     await page.getByText('You were signed out: the token is not accepted: token_revoked').waitFor()
     expect(await page.getByRole('grid').count()).toBe(0)
     await opened.close()
+  })
+
+  test('a client certificate that the configuration names needs no token; over TLS', async () => {
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-console-'))
+    const file = (name: string, text: string): string => {
+      fs.writeFileSync(path.join(folder, name), text, { mode: 0o600 })
+      return path.join(folder, name)
+    }
+    const authority = createAuthority()
+    const server = authority.issue('gateway', { addresses: ['127.0.0.1'] })
+    const reader = authority.issue('reader', { client: true })
+    const gateway = await startTestGateway({
+      admin: {
+        tls: { cert: file('cert', server.cert), key: file('key', server.key), clientCa: file('ca', authority.cert) },
+        clients: [{ name: 'the reader', commonName: 'reader', scopes: ['read'] }],
+      },
+    })
+    const origin = `https://127.0.0.1:${gateway.adminPort}`
+    const certificate = { origin, cert: Buffer.from(reader.cert), key: Buffer.from(reader.key) }
+    const context = await browser.newContext({ ignoreHTTPSErrors: true, clientCertificates: [certificate] })
+    try {
+      const page = await context.newPage()
+      await page.goto(`${origin}/console/`)
+      await page.getByRole('navigation', { name: 'Views' }).waitFor({ timeout: 60_000 })
+      await page.getByText('the reader').waitFor()
+      await page.getByRole('link', { name: 'Health and limits' }).click()
+      await page.getByText('Tunnels of the gateway').waitFor()
+    } finally {
+      await context.close()
+      await gateway.close()
+      fs.rmSync(folder, { recursive: true, force: true })
+    }
   })
 
   test('by keyboard alone: from the token to a tunnel that is cut', async () => {
