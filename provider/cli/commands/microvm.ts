@@ -13,6 +13,7 @@ interface SnapshotOptions {
   readonly jailer?: string
   readonly unsafeNoJailer?: true
   readonly chrootBase?: string
+  readonly kvm?: string
   readonly memory?: string
   readonly cpus?: string
   readonly network?: 'none' | 'tap'
@@ -36,6 +37,7 @@ export function addMicrovmCommands(host: CommandHost): void {
       option('--jailer <file>', 'the program; by default that in PATH'),
       option('--unsafe-no-jailer', 'run Firecracker without its jailer'),
       option('--chroot-base <folder>', 'where the jailer makes its folders; /srv/jailer by default'),
+      option('--kvm <device>', '/dev/kvm by default'),
       option('--memory <mib>', 'MiB of the guest; 512 by default'),
       option('--cpus <count>', 'virtual processors; 1 by default'),
       option('--network <kind>', 'what the machine has').choices(['none', 'tap']),
@@ -47,7 +49,7 @@ export function addMicrovmCommands(host: CommandHost): void {
 
 async function snapshot(terminal: Terminal, options: SnapshotOptions, folder: string): Promise<ExitCode> {
   const { makeSnapshot } = await import('../../backends/microvm/make-snapshot.ts')
-  const { firecracker, jailer, unsafeNoJailer, chrootBase, network } = options
+  const { firecracker, jailer, unsafeNoJailer, chrootBase, kvm, network } = options
   const note = await makeSnapshot(
     {
       runtimeRoot: checkRuntimeRoot(defaultRuntimeRoot()),
@@ -56,6 +58,7 @@ async function snapshot(terminal: Terminal, options: SnapshotOptions, folder: st
       ...(jailer !== undefined && { jailerBinary: jailer }),
       ...(unsafeNoJailer === true && { unsafeNoJailer }),
       ...(chrootBase !== undefined && { chrootBaseDir: chrootBase }),
+      ...(kvm !== undefined && { kvmDevice: kvm }),
       ...(network !== undefined && { network }),
       ...whole('memoryLimitMb', '--memory', options.memory),
       ...whole('cpus', '--cpus', options.cpus),
