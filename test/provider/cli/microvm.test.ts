@@ -22,7 +22,10 @@ describeNeeding(['root', 'bubblewrap'], 'the command line', () => {
     const env = { PATH: process.env['PATH'], XDG_RUNTIME_DIR: path.join(stubs.folder, 'run') }
     return promisify(execFile)(process.execPath, [bin, ...args], { env, cwd: stubs.folder }).then(
       ({ stdout, stderr }) => ({ code: 0, out: stdout, err: stderr }),
-      ({ code, stdout, stderr }: { code: number; stdout: string; stderr: string }) => ({ code, out: stdout, err: stderr }), // prettier-ignore
+      (error: unknown) => {
+        const { code, stdout, stderr } = error as { code: number; stdout: string; stderr: string }
+        return { code, out: stdout, err: stderr }
+      },
     )
   }
   const snapshot = (...args: readonly string[]) =>
