@@ -4,6 +4,8 @@ import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 
+const ROOT = path.resolve(import.meta.dirname, '../..')
+
 export const LOCAL_BASE = 'local-node:latest'
 
 /** Imports it into the engine behind `socketPath`. */
@@ -17,7 +19,11 @@ export function importLocalBase(socketPath: string): void {
     const node = '/usr/local/bin/node'
     copy(process.execPath, node)
     copy('/usr/bin/dpkg-query')
-    const libraries = [process.execPath, '/usr/bin/dpkg-query'].flatMap(linked)
+    // What the build bundles with is linked with one library more.
+    const bundler = fs
+      .globSync('node_modules/@rolldown/binding-*/*.node', { cwd: ROOT })
+      .map((file) => path.join(ROOT, file))
+    const libraries = [process.execPath, '/usr/bin/dpkg-query', ...bundler].flatMap(linked)
     for (const file of new Set(libraries)) copy(file)
     for (const name of packagesOf(libraries)) copy(`/var/lib/dpkg/info/${name}.list`)
     for (const name of ['status', 'arch', 'info/format'])

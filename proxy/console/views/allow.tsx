@@ -112,8 +112,10 @@ export function AllowView() {
       </form>
       {of['layer'] !== undefined && of['layer'] !== 'tenant' && (
         <Notice kind="warn">
-          The refusal came from the {of['layer'] === 'claim' ? 'claim of the token' : 'ceiling of the operator'}.
-          Allowing it for the tenant lets it out only once that layer allows it too.
+          <p>
+            The refusal came from the {of['layer'] === 'claim' ? 'claim of the token' : 'ceiling of the operator'}.
+            Allowing it for the tenant lets it out only once that layer allows it too.
+          </p>
         </Notice>
       )}
       {isStale ? (
@@ -199,8 +201,10 @@ function PlanCard({
       )}
       {ceiling && (
         <Notice kind="warn">
-          The ceiling refuses it (<code>{ceiling.verdict.reason}</code>): applying this lets nothing out until the
-          configuration allows it.
+          <p>
+            The ceiling refuses it (<code>{ceiling.verdict.reason}</code>): applying this lets nothing out until the
+            configuration allows it.
+          </p>
         </Notice>
       )}
       {denial && (
@@ -240,9 +244,11 @@ function OutcomeCard({ of: { change, after } }: { readonly of: Outcome }) {
   return (
     <section class="card" aria-label="What was done">
       <Notice kind="good">
-        In force as version <code>{change.version}</code>.{' '}
-        {change.cut === 0 ? 'No tunnel was cut.' : `${countText(change.cut)} tunnels were cut.`} The audit log has it
-        under your name.
+        <p>
+          In force as version <code>{change.version}</code>.{' '}
+          {change.cut === 0 ? 'No tunnel was cut.' : `${countText(change.cut)} tunnels were cut.`} The audit log has it
+          under your name.
+        </p>
       </Notice>
       {after && (
         <p>
