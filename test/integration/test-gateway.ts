@@ -35,6 +35,19 @@ export async function startTestGateway(
   options: Omit<GatewayOptions, 'config'> = {},
 ): Promise<TestGateway> {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-test-'))
+  try {
+    return await startIn(folder, document, options)
+  } catch (error) {
+    fs.rmSync(folder, { recursive: true, force: true })
+    throw error
+  }
+}
+
+async function startIn(
+  folder: string,
+  document: ConfigInput,
+  options: Omit<GatewayOptions, 'config'>,
+): Promise<TestGateway> {
   const pair = crypto.generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const jwk = { ...pair.publicKey.export({ format: 'jwk' }), kid: 'test-1', alg: 'ES256', use: 'sig' }
   fs.writeFileSync(path.join(folder, 'jwks.json'), JSON.stringify({ keys: [jwk] }))
