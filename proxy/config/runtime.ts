@@ -5,6 +5,9 @@ import { bytes, seconds } from './values.ts'
 const MAX_TUNNELS = 1_000_000
 const count = (most: number) => z.int().min(1).max(most)
 
+/** A read takes up to 64 KiB at once: a slower rate would be minutes of silence. */
+const MIN_RATE = 1024
+
 /** `limits` of the configuration file. */
 export const limitsSection = z
   .strictObject({
@@ -22,6 +25,11 @@ export const limitsSection = z
           .describe(
             'Bytes of one sandbox, both directions, in a UTC day. Beyond: 429 `byte_quota`. Absent: no such limit.',
           ),
+        bytesPerSecond: bytes(MIN_RATE)
+          .optional()
+          .describe(
+            'Bytes of one sandbox in a second, both directions of all its connections together. Beyond: they are read more slowly, and none is cut. Absent: no such limit.',
+          ),
       })
       .prefault({})
       .describe('For each sandbox; a token without one counts by its id.'),
@@ -36,6 +44,11 @@ export const limitsSection = z
         bytesPerDay: bytes(1)
           .optional()
           .describe('Bytes of one tenant, both directions, in a UTC day. Absent: no such limit.'),
+        bytesPerSecond: bytes(MIN_RATE)
+          .optional()
+          .describe(
+            'Bytes of one tenant in a second, both directions of all its connections together. Absent: no such limit.',
+          ),
       })
       .prefault({})
       .describe('For each tenant, over all its sandboxes.'),

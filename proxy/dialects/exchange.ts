@@ -12,6 +12,7 @@ import { interimBytes, passHead, requestOptions, type OutgoingParts } from './ex
 import type { Exchange } from './forward.ts'
 import { trailerFields } from './http-fields.ts'
 import { breakOff, replyThenClose } from './linger.ts'
+import { paced } from './paced.ts'
 import { originFaultReply, replyBytes, type OriginFault } from './reply.ts'
 
 /** How many 1xx answers are passed on before the last one; more are a fault of the origin. */
@@ -80,8 +81,9 @@ class RunningExchange implements OwnExchange {
       this.#upReq.end()
       req.resume()
     } else {
-      req.pipe(this.#upReq, { end: false })
-      req.on('end', this.#onRequestEnd)
+      const body = paced(req, parts.authorized.place.pace)
+      body.pipe(this.#upReq, { end: false })
+      body.on('end', this.#onRequestEnd)
     }
   }
 
@@ -156,7 +158,7 @@ class RunningExchange implements OwnExchange {
   }
 
   readonly #onResponse = (upRes: http.IncomingMessage): void => {
-    const { req, res, isLastAnswer } = this.#parts
+    const { req, res, isLastAnswer, authorized } = this.#parts
     if (this.#ended !== undefined) return
     if (!passHead(upRes, res, isLastAnswer())) {
       this.#originFailed('http_protocol_error')
@@ -165,9 +167,9 @@ class RunningExchange implements OwnExchange {
     upRes.on('error', () => this.#brokeOff())
     this.#answered = true
     this.#upRes = upRes
-    if (req.method === 'HEAD') upRes.resume()
-    else upRes.pipe(res, { end: false })
-    upRes.on('end', () => this.#onResponseEnd(upRes))
+    const body = req.method === 'HEAD' ? upRes.resume() : paced(upRes, authorized.place.pace)
+    if (req.method !== 'HEAD') body.pipe(res, { end: false })
+    body.on('end', () => this.#onResponseEnd(upRes))
     setImmediate(() => {
       if (!upRes.readableDidRead && !res.writableEnded && !res.destroyed) res.flushHeaders()
     })

@@ -35,6 +35,8 @@ export interface RelayOptions {
   readonly earlyDown?: Buffer
   /** Holds the client's bytes until the ClientHello is whole and approved, and any that may follow it. Absent: bytes flow at once. */
   readonly inspect?: HelloInspector
+  /** Told of bytes as they are sent on; in milliseconds, how long whoever sent them is to be left unread. Absent: as fast as it goes. */
+  readonly pace?: (bytes: number) => number
   /** Called once, when both ends are closed. */
   readonly onClose: (result: RelayResult) => void
   readonly clock: Clock
@@ -50,11 +52,20 @@ export function relay(client: Side, upstream: Side, options: RelayOptions): Rela
 /** The peer has gone without a proper end; what a closed peer's socket says, in whichever call comes first. */
 const GONE = new Set(['ECONNRESET', 'EPIPE', 'ERR_STREAM_DESTROYED', 'ECONNABORTED'])
 
+/** A side that is left unread for a while, since its bytes came too fast. */
+interface Held {
+  readonly timer: NodeJS.Timeout
+  /** What it sent last is through, too. */
+  isThrough: boolean
+}
+
 class Tunnel implements Relay, Receiver {
   readonly #client: Side
   readonly #upstream: Side
   readonly #onClose: (result: RelayResult) => void
   readonly #clock: Clock
+  readonly #pace: ((bytes: number) => number) | undefined
+  readonly #held = new Map<Side, Held>()
   #gate: HelloGate | undefined
   #bytesIn = 0
   #bytesOut = 0
@@ -70,6 +81,7 @@ class Tunnel implements Relay, Receiver {
     this.#upstream = upstream
     this.#onClose = options.onClose
     this.#clock = options.clock
+    this.#pace = options.pace
     this.#lastActivityMs = options.clock.monotonicMs()
     if (options.inspect !== undefined) this.#gate = new HelloGate(options.inspect, () => this.cut('hello_timeout'))
   }
@@ -107,7 +119,15 @@ class Tunnel implements Relay, Receiver {
     this.#upstream.abort()
   }
 
-  received(from: Side, bytes: Buffer): boolean {
+  received(from: Side, bytes: Buffer): boolean | 'held' {
+    const isThrough = this.#send(from, bytes)
+    const waitMs = this.#pace?.(bytes.length) ?? 0
+    if (waitMs === 0 || this.#cutReason !== undefined) return isThrough
+    this.#hold(from, waitMs, isThrough)
+    return isThrough && 'held'
+  }
+
+  #send(from: Side, bytes: Buffer): boolean {
     if (this.#cutReason !== undefined) return false
     if (this.#gate !== undefined) return this.#inspect(this.#gate, from, bytes)
     if (from === this.#upstream) {
@@ -126,12 +146,27 @@ class Tunnel implements Relay, Receiver {
   }
 
   drained(side: Side): void {
-    this.#otherThan(side).proceed()
+    const from = this.#otherThan(side)
+    const held = this.#held.get(from)
+    if (held === undefined) from.proceed()
+    else held.isThrough = true
+  }
+
+  #hold(side: Side, forMs: number, isThrough: boolean): void {
+    clearTimeout(this.#held.get(side)?.timer)
+    const timer = setTimeout(() => {
+      const held = this.#held.get(side)
+      this.#held.delete(side)
+      if (held?.isThrough === true) side.proceed()
+    }, forMs)
+    this.#held.set(side, { timer, isThrough })
   }
 
   closed(side: Side, fault: string | undefined): void {
     const other = this.#otherThan(side)
     this.#open--
+    for (const { timer } of this.#held.values()) clearTimeout(timer)
+    this.#held.clear()
     this.#endReason ??= fault === undefined || GONE.has(fault) ? this.#goneReason(side) : 'error'
     // A side that has sent its end and got the other's has closed in order: the other may still be sending the last of it.
     const inOrder = fault === undefined && side.ended && other.ended

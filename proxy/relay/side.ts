@@ -216,17 +216,17 @@ export class Side implements SocketOwner, Borrower, Visitor {
     const more = this.#relay(hot === undefined ? copyOf(coldBuffer, bytesRead) : hot.subarray(0, bytesRead))
     const isFull = bytesRead >= COLD_BYTES
     if (!isFull) this.#visited = 0
-    if (hot !== undefined && (isFull || this.#stopped)) this.#loan?.used()
+    if (hot !== undefined && (isFull || this.#stopped) && more !== 'held') this.#loan?.used()
     else if (hot !== undefined) this.#loan?.giveBack()
-    else if (isFull && !this.closed) (this.#loan ??= new HotLoan(this)).borrow()
+    else if (isFull && more !== 'held' && !this.closed) (this.#loan ??= new HotLoan(this)).borrow()
     readNextInto(this.#loan?.buffer ?? coldBuffer)
-    return more
+    return more === true
   }
 
   /** {@link SocketOwner}; a chunk of its own needs no copy. */
   onChunk(chunk: Buffer): void {
     const more = this.#receiver === undefined ? this.#pull(chunk) : this.#relay(chunk)
-    if (!more) this.#socket?.pause()
+    if (more !== true) this.#socket?.pause()
   }
 
   /** {@link SocketOwner} */
@@ -289,11 +289,12 @@ export class Side implements SocketOwner, Borrower, Visitor {
     reader?.(bytes)
   }
 
-  #relay(bytes: Buffer): boolean {
-    this.#stopped = this.#receiver?.received(this, bytes) !== true
+  #relay(bytes: Buffer): boolean | 'held' {
+    const more = this.#receiver?.received(this, bytes) ?? false
+    this.#stopped = more !== true
     if (this.#stopped) {
       this.#visited = 0
-      return false
+      return more
     }
     this.#visited += bytes.length
     if (this.#visited < turns.bytesAVisit) return true

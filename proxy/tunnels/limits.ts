@@ -1,9 +1,10 @@
 /**
- * How much one sandbox, one tenant and the whole gateway may do at a time: tunnels, new ones per second, bytes per day.
+ * How much one sandbox, one tenant and the whole gateway may do at a time: tunnels, new ones per second, bytes per second and per day.
  * Counts live in memory: a restart begins at zero.
  */
 import type { Clock } from '../clock.ts'
 import type { Identity } from '../tokens/identity.ts'
+import { ByteRate } from './byte-rate.ts'
 
 /** Limits of one sandbox or one tenant; every one is finite or absent. */
 export interface IdentityLimits {
@@ -13,6 +14,8 @@ export interface IdentityLimits {
   readonly newPerSecond?: number | undefined
   /** Both directions together, per UTC day. */
   readonly bytesPerDay?: number | undefined
+  /** Both directions of all connections together; beyond it they are read more slowly. */
+  readonly bytesPerSecond?: number | undefined
 }
 
 /** All limits of a gateway. */
@@ -35,6 +38,11 @@ export type Admission =
 export interface Place {
   /** Counts bytes; returns whether the day's quota of the sandbox or the tenant is used up. */
   readonly addBytes: (bytes: number) => boolean
+  /**
+   * Told of bytes as they pass: in milliseconds, how long whoever sent them is to be left unread, so that the sandbox and the tenant keep to their bytes per
+   * second. Absent where there is no such limit.
+   */
+  readonly pace?: ((bytes: number) => number) | undefined
   /** Idempotent. */
   readonly release: () => void
 }
@@ -52,6 +60,7 @@ interface Counter {
   refilledAtMs: number
   bytes: number
   day: number
+  readonly rate: ByteRate
 }
 
 /** Counters kept at most; the idle ones that were used least recently go first. Each costs about 200 bytes. */
@@ -144,6 +153,7 @@ export class LimitCounters {
         const over = this.#count(sandbox, bytes, this.#limits.perSandbox)
         return (tenant !== undefined && this.#count(tenant, bytes, this.#limits.perTenant)) || over
       },
+      pace: this.#isPaced ? (bytes) => this.#paceOf(sandbox, tenant, bytes) : undefined,
       release: () => {
         if (!held) return
         held = false
@@ -152,6 +162,16 @@ export class LimitCounters {
         if (tenant) tenant.tunnels--
       },
     }
+  }
+
+  get #isPaced(): boolean {
+    const { perSandbox, perTenant } = this.#limits
+    return perSandbox.bytesPerSecond !== undefined || perTenant.bytesPerSecond !== undefined
+  }
+
+  #paceOf(sandbox: Counter, tenant: Counter | undefined, bytes: number): number {
+    const { perSandbox, perTenant } = this.#limits
+    return Math.max(paced(sandbox, bytes, perSandbox), tenant === undefined ? 0 : paced(tenant, bytes, perTenant))
   }
 
   #count(counter: Counter, bytes: number, limits: IdentityLimits): boolean {
@@ -177,6 +197,7 @@ export class LimitCounters {
       refilledAtMs: this.#clock.monotonicMs(),
       bytes: 0,
       day: this.#today(),
+      rate: new ByteRate(this.#clock),
     }
     this.#counters.set(key, fresh)
     return fresh
@@ -206,6 +227,10 @@ export class LimitCounters {
 function count(counter: Counter): void {
   counter.tunnels++
   counter.allowance--
+}
+
+function paced({ rate }: Counter, bytes: number, { bytesPerSecond }: IdentityLimits): number {
+  return bytesPerSecond === undefined ? 0 : rate.take(bytes, bytesPerSecond)
 }
 
 interface Keys {

@@ -40,6 +40,7 @@ export function startTunnel(context: TunnelContext, { request, opened, client, e
   const hello = context.expectsTls(destination) ? inspectorFor(destination) : undefined
   const running = relay(client, opened.upstream, {
     clock,
+    ...(authorized.place.pace && { pace: authorized.place.pace }),
     ...(early.length > 0 && { early }),
     ...(hello && { inspect: hello.inspect }),
     onClose: (result) => {

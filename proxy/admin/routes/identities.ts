@@ -10,7 +10,12 @@ const usage = z.object({
   tunnels: z.int().nonnegative(),
   bytesToday: z.int().nonnegative().describe('Both directions, in the UTC day, since the gateway started.'),
   limits: z
-    .object({ tunnels: z.number().optional(), newPerSecond: z.number().optional(), bytesPerDay: z.number().optional() })
+    .object({
+      tunnels: z.number().optional(),
+      newPerSecond: z.number().optional(),
+      bytesPerDay: z.number().optional(),
+      bytesPerSecond: z.number().optional(),
+    })
     .describe('Those that are set.'),
 })
 

@@ -5,7 +5,12 @@ import { type AdminRoute, defineRoute } from '../route.ts'
 import { instant } from '../schemas.ts'
 
 const identityLimits = z
-  .object({ tunnels: z.number().optional(), newPerSecond: z.number().optional(), bytesPerDay: z.number().optional() })
+  .object({
+    tunnels: z.number().optional(),
+    newPerSecond: z.number().optional(),
+    bytesPerDay: z.number().optional(),
+    bytesPerSecond: z.number().optional(),
+  })
   .describe('Those that are set.')
 
 const sink = z.object({
