@@ -13,6 +13,7 @@ const CHOSEN = [
   'a command without arguments is a line for the shell; its streams and its exit code come back apart',
   'a timeout kills the whole process group',
   'nothing is read unless it is given, and what is given arrives whole',
+  'twenty commands at once keep their outputs apart',
   'what was written is read back, byte by byte, and replaced whole',
   'an allowed host is reached, by CONNECT and by a plain request',
   'a refused host is refused, with the reason',
