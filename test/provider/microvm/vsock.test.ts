@@ -4,6 +4,8 @@ import net from 'node:net'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { expectCall, type GuestCall } from '../../../provider/backends/microvm/guest-call.ts'
+import { fileFault, printable } from '../../../provider/backends/microvm/microvm-error.ts'
+import { launch } from '../../../provider/backends/microvm/launch.ts'
 import { ordersFor } from '../../../provider/backends/microvm/guest-protocol.ts'
 import { claimUid } from '../../../provider/backends/microvm/uids.ts'
 import { connectVsock } from '../../../provider/backends/microvm/vsock.ts'
@@ -149,4 +151,26 @@ describe('users of machines', () => {
     fs.rmSync(folders[1] ?? '', { recursive: true })
     expect((await claimUid(folder, range, claims)).uid).toBe(given[1]?.uid)
   })
+})
+
+test('a full disk has a name, and so has an image that can not be read', () => {
+  const failed = (code: string): Error => Object.assign(new Error(code), { code })
+  expect(fileFault('copy the image `x`', failed('ENOSPC'))).toMatchObject({ fault: 'quota_exhausted', code: 'SALLYPORT_SANDBOX_BACKEND_FAILED' }) // prettier-ignore
+  expect(fileFault('copy the image `x`', failed('EACCES'))).toMatchObject({ fault: 'image_missing', message: expect.stringContaining('EACCES') as string }) // prettier-ignore
+})
+
+test('what a guest says on its console is one bounded line', () => {
+  expect(printable(`a\n\u001b[31m\`b\`${'x'.repeat(10_000)}`)).toMatch(/^a \[31m b x{1,300}$/)
+})
+
+test('a program that can not be started is named, and starts in nothing of the host’s environment', async () => {
+  const where = { cwd: folder, joinFiles: [] }
+  const missing = await launch({ command: ['/nowhere/firecracker'], ...where })
+  await missing.exited
+  expect(missing.said()).toContain('/nowhere/firecracker')
+  process.env['SALLYPORT_MARKER'] = 'a-secret-of-the-host'
+  const env = await launch({ command: ['sh', '-c', 'echo "<$SALLYPORT_MARKER>"'], ...where })
+  await env.exited
+  expect(env.said()).toBe('<>')
+  delete process.env['SALLYPORT_MARKER']
 })
