@@ -13,7 +13,7 @@ let browser: Browser
 let fixture: ConsoleFixture
 
 /** For a machine that does other things beside. */
-vi.setConfig({ testTimeout: 120_000 })
+vi.setConfig({ testTimeout: 240_000 })
 
 describeWith('Chromium', 'access to the console', () => {
   beforeAll(async () => {

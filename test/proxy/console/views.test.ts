@@ -13,7 +13,7 @@ const echo = (): string => `echo.example.test:${fixture.echo.port}`
 const of = (sandbox: string, tenant = 'acme') => ({ sub: sandbox, tenant })
 
 /** For a machine that does other things beside. */
-vi.setConfig({ testTimeout: 120_000 })
+vi.setConfig({ testTimeout: 240_000 })
 
 describeWith('Chromium', 'the console', () => {
   beforeAll(async () => {
