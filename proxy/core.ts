@@ -6,10 +6,9 @@ import { randomBytes } from 'node:crypto'
 import os from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
-import { type EntrySets, type OwnListener, SallyportError } from '../policies/index.ts'
+import type { EntrySets, OwnListener } from '../policies/index.ts'
 import { createMetrics, type Metrics } from './admin/metrics.ts'
 import { closeEntry } from './audit/entry.ts'
-import { redactCredentials } from './audit/escape.ts'
 import { openAuditLog } from './audit/log.ts'
 import type { AuditLog } from './audit/record.ts'
 import { type AuditService, openAuditService } from './audit/service.ts'
@@ -20,8 +19,8 @@ import { authorize, dialFor, type Gate, recordOutcome } from './connection.ts'
 import { Deadlines } from './deadlines.ts'
 import { createForwarder } from './dialects/forward.ts'
 import { createWayOut } from './egress/way-out.ts'
-import { KnownDestinations } from './known-destinations.ts'
-import { Patience } from './patience.ts'
+import { faultForLog } from './fault-for-log.ts'
+import { createGate } from './gate.ts'
 import { type MachineSets, readMachineSets } from './policy/machine-sets.ts'
 import { fileChangeForAudit } from './policy/policy-difference.ts'
 import { createPolicySource, type PolicySource } from './policy/policy-source.ts'
@@ -34,8 +33,8 @@ import type { SessionContext } from './sessions/session.ts'
 import { openAuditKey } from './state/audit-key.ts'
 import { openState, type State } from './state/state.ts'
 import { readProxyAuthorization } from './tokens/credentials.ts'
-import { createIdentifier, type Identified } from './tokens/identify.ts'
-import { BOUND_ISSUER, type Identity } from './tokens/identity.ts'
+import { createIdentifier } from './tokens/identify.ts'
+import type { Identity } from './tokens/identity.ts'
 import { openKeys, type OwnKeys } from './tokens/keys.ts'
 import type { Tracer } from './tracing/tracer.ts'
 import { LimitCounters } from './tunnels/limits.ts'
@@ -110,18 +109,10 @@ export interface Core {
   readonly close: () => Promise<void>
 }
 
-/** Of the message of an error, in the log and in an audit line. */
-const MAX_FAULT_CHARACTERS = 400
 /** For a refused client to take its answer. */
 const LINGER_MS = 1000
 /** Many policies may change at once: one look at the open tunnels answers all of them, still well within a second. */
 const RECHECK_MS = 100
-/** What a decision ends with that a closing gateway does not wait for. */
-const OUT_OF_PATIENCE = new Error('the gateway is closing')
-const GIVE_UP = (): never => {
-  throw OUT_OF_PATIENCE
-}
-const NO_WAIT = { dns_ms: undefined, connect_ms: undefined }
 /** For tunnels that were cut to be gone and written down, before the audit log is closed. */
 const LAST_LINES_MS = 2000
 
@@ -176,7 +167,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       clock,
       onFileChange: (change) => recordFileChange(change),
       cacheCounts: caches.policy,
-      onFault: (policy, error) => logger.error({ policy, fault: faultText(error) }, 'a policy can not be had'),
+      onFault: (policy, error) => logger.error({ policy, fault: faultForLog(error) }, 'a policy can not be had'),
     }),
   )
   for (const { tenant, policy } of state.tenantPolicies.list()) policies.keepTenant(tenant, policy)
@@ -257,8 +248,6 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   recordFileChange = (change) => void audit.write({ kind: 'admin', ...fileChangeForAudit(change) })
 
   let draining = false
-  /** For what others have yet to say while a request is decided; a gateway that closes does not wait for it. */
-  const patience = new Patience()
   /** Connections that are served and decisions that are being written. */
   let underway = 0
   const whileUnderway = async <T>(work: Promise<T>): Promise<T> => {
@@ -269,53 +258,22 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       underway--
     }
   }
-  const closedIdentities = new WeakSet<Identity>()
-  /** Its bound listener is closed, or its issuer is no longer configured, or the key that signed its token was taken out. */
-  const isUnknown = (identity: Identity) =>
-    identity.issuer === BOUND_ISSUER
-      ? closedIdentities.has(identity)
-      : !settings().issuers.some(({ issuer }) => issuer === identity.issuer) || identifier.isKeyGone(identity)
-  /** Never rejects: not every dialect could write that down. */
-  const identify: Gate['identify'] = (credentials, client) => {
-    const who = identifier.identify(credentials, client)
-    if (!(who instanceof Promise)) return who
-    const watched = who.catch((error: unknown): Identified => {
-      logger.error({ fault: faultText(error) }, 'a fault while identifying; refused')
-      return { ok: false, reason: 'policy_unavailable' }
-    })
-    return patience.of(watched, () => ({ ok: false, reason: 'draining' }))
-  }
-  const gate: Gate = {
-    destinations: new KnownDestinations(),
-    closedFor: () => {
-      if (draining) return 'draining'
-      return settings().audit.onFailure === 'deny' && !audit.isWritable() ? 'audit_unavailable' : undefined
-    },
-    letsOutUnrecorded: () => settings().audit.onFailure === 'allow' && closing === undefined,
-    identify: (credentials, client) =>
-      client.bound && closedIdentities.has(client.bound)
-        ? { ok: false, reason: 'token_revoked', identity: client.bound }
-        : identify(credentials, client),
-    isRevoked: (identity) => isUnknown(identity) || state.revocations.isRevoked(identity),
+  const { gate, closeIdentity, endWaiting } = createGate({
+    settings,
     clock,
-    layersFor: (identity) => patience.of(policies.layersFor(identity), GIVE_UP),
-    layersKnownFor: (identity) => policies.layersKnownFor(identity),
-    network: () => rules.network,
-    resolver: () => wayOut.resolver,
+    logger,
+    identifier,
+    revocations: state.revocations,
+    policies,
     limits,
     audit,
-    onOutcome: ({ traceparent }, { times }, entry, isOut) => {
-      if (times === undefined) return
-      tracer?.begin(traceparent, times, entry, isOut)
-      const { dns_ms: dnsMs, connect_ms: connectMs } = entry.kind === 'decision' ? entry : NO_WAIT
-      const totalMs = isOut ? clock.monotonicMs() - times.startedMs : undefined
-      metrics.countSetUp({ identityMs: times.identityMs, policyMs: times.policyMs, dnsMs, connectMs, totalMs })
-    },
-    onFault: ({ requestId }, error) => {
-      if (error === OUT_OF_PATIENCE) return
-      logger.error({ request_id: requestId, fault: faultText(error) }, 'a fault while deciding; refused')
-    },
-  }
+    network: () => rules.network,
+    resolver: () => wayOut.resolver,
+    isDraining: () => draining,
+    isClosing: () => closing !== undefined,
+    onSetUp: metrics.countSetUp,
+    tracer,
+  })
   const recheckTunnels = async () => {
     const holds = async (permission: Permission) => (await lostPermission(permission, gate)) === undefined
     await Promise.all([recheckAll(registry, gate), forwarder.recheckIdle(holds)])
@@ -371,7 +329,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
         metrics.countTunnel({ ...end, durationMs })
         void audit.write(closeEntry(request, authorized, { ...end, durationMs }))
       },
-      onFault: (error) => logger.error({ fault: faultText(error) }, 'a fault while forwarding; refused'),
+      onFault: (error) => logger.error({ fault: faultForLog(error) }, 'a fault while forwarding; refused'),
       ...forwarderTimes(settings()),
     }),
   )
@@ -399,7 +357,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     sides.add(side)
     side.onClose(() => sides.delete(side))
     whileUnderway(serveSide(context, side, client)).catch((error: unknown) => {
-      logger.error({ fault: faultText(error) }, 'a fault while serving a connection; closed')
+      logger.error({ fault: faultForLog(error) }, 'a fault while serving a connection; closed')
       side.destroy()
     })
   }
@@ -437,7 +395,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   const cutAll = () => void registry.cutWhere(() => 'drain_deadline')
   const close = async () => {
     draining = true
-    patience.end()
+    endWaiting()
     cutAll()
     for (const side of sides) side.destroy()
     forwarder.close()
@@ -470,7 +428,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       recheckSoon()
     },
     revokeBound: async (identity) => {
-      closedIdentities.add(identity)
+      closeIdentity(identity)
       await recheckTunnels()
     },
     takeOver,
@@ -513,14 +471,4 @@ function requestIds(): () => string {
   const prefix = randomBytes(6).toString('base64url')
   let count = 0
   return () => `${prefix}-${(count++).toString(36)}`
-}
-
-/** What is wrong, in the words of an error of ours; of any other the name and code alone, since its message may hold what must not be logged. */
-export function faultText(error: unknown): string {
-  if (!(error instanceof Error)) return 'unknown'
-  if (error instanceof SallyportError) {
-    const message = redactCredentials(error.message.slice(0, MAX_FAULT_CHARACTERS).replaceAll('\n', '; '))
-    return `${error.code}: ${message}`
-  }
-  return 'code' in error ? `${error.name} ${String(error.code)}` : error.name
 }

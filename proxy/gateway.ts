@@ -4,7 +4,8 @@ import { SallyportError } from '../policies/index.ts'
 import { openAdmin } from './admin/open-admin.ts'
 import { type BoundIdentity, identityOf } from './bound-identity.ts'
 import type { Config } from './config/schema.ts'
-import { faultText, type GatewayOptions, openCore } from './core.ts'
+import { type GatewayOptions, openCore } from './core.ts'
+import { faultForLog } from './fault-for-log.ts'
 import { type ListeningAddress, openListener, ownListeners, watchCertificates } from './listeners.ts'
 import type { Listener } from './relay/listen.ts'
 import type { Identity } from './tokens/identity.ts'
@@ -139,7 +140,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
           if (outcome.ok) core.logger.info({}, 'certificates reloaded')
           else
             core.logger.error(
-              { fault: faultText(outcome.error) },
+              { fault: faultForLog(outcome.error) },
               'new certificates can not be used; the old ones stay',
             )
         })
@@ -154,7 +155,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
       try {
         await core.takeOver(await load())
       } catch (error) {
-        await core.audit.write({ kind: 'admin', action: 'reload_failed', detail: faultText(error) })
+        await core.audit.write({ kind: 'admin', action: 'reload_failed', detail: faultForLog(error) })
         throw error
       }
     },

@@ -1,7 +1,8 @@
 /** Puts the admin listener together: who may call, what can be called, and the leases of what callers bound. */
 import type { BoundIdentity } from '../bound-identity.ts'
 import type { ListenAddress } from '../config/values.ts'
-import { type Core, faultText } from '../core.ts'
+import type { Core } from '../core.ts'
+import { faultForLog } from '../fault-for-log.ts'
 import type { BindAddress, BoundListener } from '../gateway.ts'
 import { readTlsMaterial, watchCertificates } from '../listeners.ts'
 import { createAdminVerifier } from '../tokens/admin-token.ts'
@@ -32,7 +33,7 @@ export interface Admin {
 export function openAdmin(core: Core, { bind, reload, version }: OpenAdminOptions): Admin {
   const { clock, audit, logger, state } = core
   const settings = () => core.config().admin
-  const onFault = (error: unknown) => logger.error({ fault: faultText(error) }, 'a fault in the control API')
+  const onFault = (error: unknown) => logger.error({ fault: faultForLog(error) }, 'a fault in the control API')
   const leases = createLeases({ bind, clock, audit, onFault })
   const verifier = createAdminVerifier({
     stateKeys: core.ownKeys.document,
@@ -83,7 +84,7 @@ export function openAdmin(core: Core, { bind, reload, version }: OpenAdminOption
           isOn: () => settings().console,
           files: consoleFiles,
           onFault: (error) =>
-            logger.warn({ fault: faultText(error) }, 'the console can not be served: it is not built'),
+            logger.warn({ fault: faultForLog(error) }, 'the console can not be served: it is not built'),
         },
         version,
         onFault,
