@@ -46,6 +46,11 @@ const ALLOWED_IN_PROVIDER: Readonly<Record<string, readonly [uses: readonly stri
   'provider/backends/link-host.ts': [['net.connect'], "the host's end of a container's channels"],
   'provider/backends/link-share.ts': [['net.connect'], "the host's end of a container's channels, for other processes"],
   'provider/backends/loopback-relay.ts': [['net.connect'], "carries a loopback port to the gateway's unix socket"],
+  'provider/backends/microvm/attach-machine.ts': [
+    ['net.connect'],
+    'connects to the relay of a machine, by its unix socket',
+  ],
+  'provider/backends/microvm/firecracker-api.ts': [['http.request'], "drives Firecracker by its API's unix socket"],
   'provider/conformance/egress.ts': [['dgram.createSocket'], 'a service of the host that no sandbox may reach'],
   'provider/egress/control-client.ts': [
     ['http.request', 'https.request'],
