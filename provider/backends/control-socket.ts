@@ -5,7 +5,7 @@
  * so links are not followed: the file is opened by itself, looked at, and connected to by its descriptor.
  */
 import { constants } from 'node:fs'
-import { open } from 'node:fs/promises'
+import { chmod, open } from 'node:fs/promises'
 import net from 'node:net'
 import { SandboxError } from '../sandbox-error.ts'
 
@@ -25,6 +25,24 @@ export async function connectControl(path: string): Promise<net.Socket> {
   try {
     if (!(await file.stat()).isSocket()) throw lost('the sandbox put something else in the place of its control socket')
     return await connect(`/proc/self/fd/${file.fd}`)
+  } finally {
+    await file.close()
+  }
+}
+
+/**
+ * Lets every user connect to a socket of this process, in a folder that somebody else may write to: what has taken its place by then keeps its mode.
+ *
+ * @throws Error when something else is there
+ */
+export async function openToAll(path: string): Promise<void> {
+  if (process.platform !== 'linux') return chmod(path, 0o666)
+  const file = await open(path, O_PATH | constants.O_NOFOLLOW)
+  try {
+    const stats = await file.stat()
+    if (!stats.isSocket() || stats.uid !== process.getuid?.())
+      throw new Error('something else is in the place of a socket')
+    await chmod(`/proc/self/fd/${file.fd}`, 0o666)
   } finally {
     await file.close()
   }

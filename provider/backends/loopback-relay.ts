@@ -1,5 +1,4 @@
 /** Carries one listener of this machine to another: a loopback port to a sandbox's socket of the gateway, or that socket to a gateway's port. */
-import { chmod } from 'node:fs/promises'
 import net from 'node:net'
 
 /** A relay that listens on a port. */
@@ -22,15 +21,12 @@ export async function startLoopbackRelay(socketPath: string): Promise<LoopbackRe
   return { host: '127.0.0.1', port: (server.address() as net.AddressInfo).port, close }
 }
 
-/** Carries to wherever `target` says at the time; nowhere while it says nothing. `mode` is the socket's, by default as the process makes files. */
+/** Carries to wherever `target` says at the time; nowhere while it says nothing. */
 export async function startSocketRelay(
   socketPath: string,
   target: () => net.NetConnectOpts | undefined,
-  mode?: number,
 ): Promise<SocketRelay> {
-  const relay = await startRelay({ path: socketPath }, target)
-  if (mode !== undefined) await chmod(socketPath, mode)
-  return relay
+  return startRelay({ path: socketPath }, target)
 }
 
 /** The same with a listener that another process opened and handed over. */

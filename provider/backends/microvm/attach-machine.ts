@@ -5,7 +5,8 @@ import net from 'node:net'
 import { rm } from 'node:fs/promises'
 import type { StartedSandbox } from '../../backend.ts'
 import { INSIDE } from '../inside.ts'
-import { startSocketRelay, type SocketRelay } from '../loopback-relay.ts'
+import type { SocketRelay } from '../loopback-relay.ts'
+import { gatewaySocketIn, startFolderRelay } from './folder-relay.ts'
 import { PORT, TAP, VSOCK } from './guest-protocol.ts'
 import { removeMachine } from './remove-machine.ts'
 import { startTapRelay } from './tap-network.ts'
@@ -45,13 +46,13 @@ async function takeOverRelay(
   { folder, network }: MachineRecord,
   gatewaySocket: string,
 ): Promise<SocketRelay | undefined> {
-  const target = (): net.NetConnectOpts => ({ path: gatewaySocket })
+  const target = (): { readonly path: string } => ({ path: gatewaySocket })
   // The port can't be had while another process listens.
   if (network !== undefined) return startTapRelay(network, target).catch(() => undefined)
-  const place = path.join(folder, `${VSOCK}_${PORT.gateway}`)
+  const place = gatewaySocketIn(folder)
   if (await answers(place)) return undefined
   await rm(place, { force: true })
-  return startSocketRelay(place, target, 0o666)
+  return startFolderRelay(folder, target)
 }
 
 function answers(socketPath: string): Promise<boolean> {

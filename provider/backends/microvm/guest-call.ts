@@ -1,7 +1,8 @@
 /** The guest's call to its host, at the port that exists until the guest knows what it is: it waits for orders, and says when its worker answers. */
 import { randomBytes } from 'node:crypto'
-import { chmod, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import net from 'node:net'
+import { openToAll } from '../control-socket.ts'
 import { GUEST_PROTOCOL, type GuestOrder, ordersFor, PORT, VSOCK } from './guest-protocol.ts'
 import { MicrovmError, printable } from './microvm-error.ts'
 
@@ -66,7 +67,7 @@ export async function expectCall(folder: string): Promise<GuestCall> {
     })
   })
   // The machine's program may be another user; the folder keeps others out.
-  await chmod(place, 0o666)
+  await openToAll(place)
   return {
     waiting: waiting.promise,
     give: (given) => {

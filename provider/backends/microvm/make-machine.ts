@@ -2,9 +2,8 @@
 import path from 'node:path'
 import { ownerOfThisProcess } from '../../owner.ts'
 import { findCgroupPlace, makeCgroup } from '../cgroup.ts'
-import { startSocketRelay, type SocketRelay } from '../loopback-relay.ts'
+import { startFolderRelay } from './folder-relay.ts'
 import { expectCall, type GuestCall } from './guest-call.ts'
-import { PORT, VSOCK } from './guest-protocol.ts'
 import type { Engine, Machine } from './machine.ts'
 import { FILE, makeMachineFolder, stage } from './machine-folder.ts'
 import { MicrovmError } from './microvm-error.ts'
@@ -107,7 +106,7 @@ export async function makeMachine(
   const joinFiles = place === undefined ? [] : (await makeCgroup(place, id, { memoryBytes: (memoryMb + engine.overheadMb) * 2 ** 20, tasks: HOST_TASKS })).joinFiles // prettier-ignore
   signal.throwIfAborted()
 
-  const relay: SocketRelay = network === undefined ? await startSocketRelay(path.join(folder, `${VSOCK}_${PORT.gateway}`), target, 0o666) : await startTapRelay(network, target) // prettier-ignore
+  const relay = network === undefined ? await startFolderRelay(folder, target) : await startTapRelay(network, target)
   closers.push(relay.close)
   const call = await expectCall(folder)
   closers.push(call.close)

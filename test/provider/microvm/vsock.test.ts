@@ -7,6 +7,7 @@ import { expectCall, type GuestCall } from '../../../provider/backends/microvm/g
 import { fileFault, printable } from '../../../provider/backends/microvm/microvm-error.ts'
 import { launch } from '../../../provider/backends/microvm/launch.ts'
 import { ordersFor } from '../../../provider/backends/microvm/guest-protocol.ts'
+import { openToAll } from '../../../provider/backends/control-socket.ts'
 import { claimUid } from '../../../provider/backends/microvm/uids.ts'
 import { connectVsock } from '../../../provider/backends/microvm/vsock.ts'
 
@@ -173,4 +174,12 @@ test('a program that can not be started is named, and starts in nothing of the h
   await env.exited
   expect(env.said()).toBe('<>')
   delete process.env['SALLYPORT_MARKER']
+})
+
+test('a link that has taken the place of a socket is not followed when that is opened to all', async () => {
+  const secret = path.join(folder, 'secret')
+  fs.writeFileSync(secret, '', { mode: 0o600 })
+  fs.symlinkSync(secret, path.join(folder, 'link'))
+  for (const name of ['link', 'secret']) await expect(openToAll(path.join(folder, name))).rejects.toThrow()
+  expect(fs.statSync(secret).mode & 0o777).toBe(0o600)
 })
