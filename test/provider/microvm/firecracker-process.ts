@@ -262,7 +262,8 @@ async function call(found: (connect: () => Promise<net.Socket>) => void): Promis
     labels: {},
     undo: () => undefined,
   })
-  const end = (): never => {
+  const end = async (): Promise<never> => {
+    await started.stop()
     fs.rmSync(runtimeFolder, { recursive: true, force: true })
     process.exit(0)
   }
