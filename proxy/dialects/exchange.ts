@@ -5,6 +5,7 @@
  */
 import http from 'node:http'
 import type net from 'node:net'
+import type { Readable } from 'node:stream'
 
 import type { Clock } from '../clock.ts'
 import type { CloseReason } from '../reasons.ts'
@@ -63,11 +64,15 @@ class RunningExchange implements OwnExchange {
   #requestDone = false
   #seenBytes = 0
   #seenMs: number
+  /** Bytes of bodies that the pace was told of; it is told of the rest at the end. */
+  #pacedBytes = 0
+  #pacedBodies: Readable[] = []
+  #waiting: NodeJS.Timeout | undefined
   #ended: { readonly bytesIn: number; readonly bytesOut: number } | undefined
 
   constructor(parts: ExchangeParts) {
     this.#parts = parts
-    const { upstream, req } = parts
+    const { upstream } = parts
     this.#seenMs = parts.clock.monotonicMs()
     this.#reused = upstream.used
     this.#readBefore = upstream.socket.bytesRead
@@ -76,15 +81,10 @@ class RunningExchange implements OwnExchange {
     this.#upReq.maxHeadersCount = 0
     this.#listenToOrigin()
     this.#listenToClient()
-    if (parts.head.framing.kind === 'none') {
-      this.#requestDone = true
-      this.#upReq.end()
-      req.resume()
-    } else {
-      const body = paced(req, parts.authorized.place.pace)
-      body.pipe(this.#upReq, { end: false })
-      body.on('end', this.#onRequestEnd)
-    }
+    // A new one pays the debts of the others first: else each would bring a head that nobody waits for.
+    const waitMs = parts.authorized.place.pace?.(0) ?? 0
+    if (waitMs === 0) this.#sendRequest()
+    else this.#waiting = setTimeout(() => this.#sendRequest(), waitMs)
   }
 
   get bytesIn(): number {
@@ -114,6 +114,30 @@ class RunningExchange implements OwnExchange {
   refuse(reply: Buffer): void {
     if (this.#answered) this.cut('error')
     else if (this.#ended === undefined) this.#endWith('error', reply)
+  }
+
+  #sendRequest(): void {
+    const { req, head } = this.#parts
+    if (head.framing.kind === 'none') {
+      this.#requestDone = true
+      this.#upReq.end()
+      req.resume()
+    } else {
+      const body = this.#paced(req)
+      body.pipe(this.#upReq, { end: false })
+      body.on('end', this.#onRequestEnd)
+    }
+  }
+
+  #paced(source: Readable): Readable {
+    const { pace } = this.#parts.authorized.place
+    if (pace === undefined) return source
+    const body = paced(source, (bytes) => {
+      this.#pacedBytes += bytes
+      return pace(bytes)
+    })
+    this.#pacedBodies.push(body)
+    return body
   }
 
   #listenToOrigin(): void {
@@ -158,7 +182,7 @@ class RunningExchange implements OwnExchange {
   }
 
   readonly #onResponse = (upRes: http.IncomingMessage): void => {
-    const { req, res, isLastAnswer, authorized } = this.#parts
+    const { req, res, isLastAnswer } = this.#parts
     if (this.#ended !== undefined) return
     if (!passHead(upRes, res, isLastAnswer())) {
       this.#originFailed('http_protocol_error')
@@ -167,7 +191,7 @@ class RunningExchange implements OwnExchange {
     upRes.on('error', () => this.#brokeOff())
     this.#answered = true
     this.#upRes = upRes
-    const body = req.method === 'HEAD' ? upRes.resume() : paced(upRes, authorized.place.pace)
+    const body = req.method === 'HEAD' ? upRes.resume() : this.#paced(upRes)
     if (req.method !== 'HEAD') body.pipe(res, { end: false })
     body.on('end', () => this.#onResponseEnd(upRes))
     setImmediate(() => {
@@ -248,6 +272,11 @@ class RunningExchange implements OwnExchange {
   #end(reason: CloseReason, isLast = true): void {
     if (this.#ended !== undefined) return
     this.#ended = { bytesIn: this.bytesIn, bytesOut: this.bytesOut }
+    clearTimeout(this.#waiting)
+    for (const body of this.#pacedBodies) body.destroy()
+    // Heads, chunk sizes and trailers carry as much as one likes to put into them.
+    const untold = this.#ended.bytesIn + this.#ended.bytesOut - this.#pacedBytes
+    if (untold > 0) this.#parts.authorized.place.pace?.(untold)
     this.#parts.onEnd({ closeReason: reason, ...this.#ended, isLast })
   }
 }

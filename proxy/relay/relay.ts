@@ -75,6 +75,8 @@ class Tunnel implements Relay, Receiver {
   /** Who went first, unless the tunnel was cut. */
   #endReason: CloseReason | undefined
   #open = 2
+  /** Begins a tunnel that waits, since others have used up the bytes per second. */
+  #waiting: { readonly timer: NodeJS.Timeout; readonly begin: () => void } | undefined
 
   constructor(client: Side, upstream: Side, options: RelayOptions) {
     this.#client = client
@@ -83,7 +85,6 @@ class Tunnel implements Relay, Receiver {
     this.#clock = options.clock
     this.#pace = options.pace
     this.#lastActivityMs = options.clock.monotonicMs()
-    if (options.inspect !== undefined) this.#gate = new HelloGate(options.inspect, () => this.cut('hello_timeout'))
   }
 
   get bytesIn(): number {
@@ -103,7 +104,24 @@ class Tunnel implements Relay, Receiver {
     return this.#lastActivityMs
   }
 
-  start({ early, earlyDown }: RelayOptions): void {
+  /** A new tunnel pays the debts of the others first: else each would bring a read that nobody waits for. */
+  start(options: RelayOptions): void {
+    const waitMs = this.#pace?.(0) ?? 0
+    if (waitMs === 0) {
+      this.#begin(options)
+      return
+    }
+    const begin = (): void => {
+      clearTimeout(this.#waiting?.timer)
+      this.#waiting = undefined
+      this.#begin(options)
+    }
+    this.#waiting = { timer: setTimeout(begin, waitMs), begin }
+  }
+
+  #begin({ early, earlyDown, inspect }: RelayOptions): void {
+    if (inspect !== undefined && this.#cutReason === undefined)
+      this.#gate = new HelloGate(inspect, () => this.cut('hello_timeout'))
     for (const bytes of [early, this.#client.takeUnread()]) if (bytes?.length) this.received(this.#client, bytes)
     for (const bytes of [earlyDown, this.#upstream.takeUnread()])
       if (bytes?.length) this.received(this.#upstream, bytes)
@@ -117,6 +135,8 @@ class Tunnel implements Relay, Receiver {
     this.#gate?.close()
     this.#client.abort()
     this.#upstream.abort()
+    // What was never begun has nobody who hears that it ended.
+    this.#waiting?.begin()
   }
 
   received(from: Side, bytes: Buffer): boolean | 'held' {

@@ -25,7 +25,19 @@ const sink = net.createServer({ allowHalfOpen: true }, (socket) => {
   socket.on('error', () => undefined).on('data', (chunk: Buffer) => hash.update(chunk))
   socket.on('end', () => socket.end(hash.digest('hex')))
 })
+/** Answers as soon as it has 60 KiB. */
+const taker = net.createServer((socket) => {
+  let taken = 0
+  socket
+    .on('error', () => undefined)
+    .on('data', (chunk: Buffer) => {
+      taken += chunk.length
+      if (taken === 60 * 1024) socket.write('!')
+    })
+})
+const LONG = 'x'.repeat(12 * 1024)
 const web = http.createServer((request, response) => {
+  if (request.method === 'HEAD') return void response.setHeader('x-long', LONG).end()
   const hash = crypto.createHash('sha256')
   request.on('data', (chunk: Buffer) => hash.update(chunk))
   request.on('end', () => {
@@ -37,7 +49,7 @@ const portOf = (server: net.Server): number => (server.address() as AddressInfo)
 let gateway: TestGateway
 
 beforeAll(async () => {
-  for (const server of [source, sink, web]) {
+  for (const server of [source, sink, taker, web]) {
     server.listen(0, HOST)
     await once(server, 'listening')
   }
@@ -49,7 +61,7 @@ beforeAll(async () => {
 })
 afterAll(async () => {
   await gateway.close()
-  for (const server of [source, sink, web]) server.close()
+  for (const server of [source, sink, taker, web]) server.close()
 })
 
 const sha = (bytes: Buffer): string => crypto.createHash('sha256').update(bytes).digest('hex')
@@ -121,6 +133,42 @@ test('plain requests, and their bodies', async () => {
   })
   expect(tookMs).toBeGreaterThan(leastMs(2 * BYTES - 64 * 1024))
 })
+
+test('many short connections with one read each', async () => {
+  const piece = payload.subarray(0, 60 * 1024)
+  // Whoever ends waits until that is read: these go as soon as the origin says that their bytes are there.
+  const one = async (): Promise<void> => {
+    const client = await tunnel(portOf(taker), 'short')
+    client.send(piece)
+    await client.take(1)
+    client.socket.destroy()
+  }
+  const count = 40
+  const tookMs = await timed(async () => {
+    for (let done = 0; done < count; done += 4) await Promise.all([one(), one(), one(), one()])
+  })
+  // The last four may be under way.
+  expect(tookMs).toBeGreaterThan(leastMs((count - 4) * piece.length))
+}, 60_000)
+
+test('bytes in heads', async () => {
+  const line = await bearer('heads')
+  const request = `HEAD http://${HOST}:${portOf(web)}/ HTTP/1.1\r\nHost: x\r\nX-Long: ${LONG}\r\n${line}\r\n`
+  const count = 50
+  const tookMs = await timed(async () => {
+    let client = await WireClient.connect({ port: gateway.port, host: '127.0.0.1' })
+    for (let done = 0; done < count; done++) {
+      // Half of them by a connection of their own.
+      if (done % 2 === 0) {
+        client.socket.destroy()
+        client = await WireClient.connect({ port: gateway.port, host: '127.0.0.1' })
+      }
+      client.send(request)
+      expect((await client.answer({ hasBody: false }))?.status).toBe(200)
+    }
+  })
+  expect(tookMs).toBeGreaterThan(leastMs((count - 1) * 2 * LONG.length))
+}, 60_000)
 
 test('another sandbox waits for none of it', async () => {
   const busy = Array.from({ length: 8 }, () => download('busy'))

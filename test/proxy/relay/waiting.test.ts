@@ -1,0 +1,48 @@
+/** A tunnel that has to wait for its first byte, since others have used up what may pass in a second. */
+import { once } from 'node:events'
+import net, { type AddressInfo } from 'node:net'
+import { afterEach, expect, test } from 'vitest'
+import { startGateway, type Gateway } from './harness.ts'
+
+const FOREVER_MS = 2 ** 31 - 1
+const closers: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0).toReversed()) await close()
+})
+
+/** An origin that echoes, and a gateway whose tunnels wait so long at their start. */
+async function startWaiting(waitMs: number): Promise<Gateway> {
+  const origin = net.createServer((socket) => socket.on('error', () => undefined).pipe(socket))
+  origin.listen(0, '127.0.0.1')
+  await once(origin, 'listening')
+  closers.push(() => origin.close())
+  const pace = (bytes: number): number => (bytes === 0 ? waitMs : 0)
+  const gateway = await startGateway('tcp', {
+    originPort: (origin.address() as AddressInfo).port,
+    readsLine: true,
+    relay: { pace },
+  })
+  closers.push(() => gateway.close())
+  return gateway
+}
+
+test('what came early comes first when the wait is over', async () => {
+  const gateway = await startWaiting(50)
+  const socket = gateway.connect()
+  socket.end('hello\nearly and more')
+  let text = ''
+  for await (const chunk of socket) text += String(chunk)
+  expect(text).toBe('ok\nearly and more')
+})
+
+test('one that is cut while it waits ends once, and nothing of it went up', async () => {
+  const gateway = await startWaiting(FOREVER_MS)
+  const socket = gateway.connect().on('error', () => undefined)
+  const next = gateway.next()
+  socket.write('hello\nearly')
+  const running = await next
+  running.relay.cut('revoked')
+  running.relay.cut('expired')
+  expect(await running.closed).toEqual({ closeReason: 'revoked', bytesIn: 0, bytesOut: 0 })
+  expect(gateway.results).toHaveLength(1)
+})
