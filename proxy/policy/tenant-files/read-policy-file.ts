@@ -11,7 +11,7 @@ import {
   type BigIntStats,
 } from 'node:fs'
 import { dirname, sep } from 'node:path'
-import { parse, YAMLParseError } from 'yaml'
+import { isScalar, parseDocument, visit } from 'yaml'
 import { SallyportError } from '../../../policies/index.ts'
 import { whyUnreadable } from '../../unreadable.ts'
 
@@ -95,16 +95,49 @@ function readBounded(path: string, real: string, maxBytes: number): { readonly t
 }
 
 function parseText(path: string, text: string): unknown {
-  try {
-    if (path.endsWith('.json')) return JSON.parse(text) as unknown
-    return parse(text, { maxAliasCount: 100, logLevel: 'error', prettyErrors: false }) as unknown
-  } catch (error) {
-    if (path.endsWith('.json')) throw unusable(path, 'is not JSON')
-    const code = error instanceof YAMLParseError ? error.code : undefined
-    const isStar =
-      code === 'BAD_ALIAS' || (error instanceof ReferenceError && error.message.startsWith('Unresolved alias'))
-    throw unusable(path, `is not YAML${isStar ? ': a text that begins with a star stands in quotes' : ''}`)
+  if (path.endsWith('.json')) {
+    try {
+      return JSON.parse(text) as unknown
+    } catch {
+      throw unusable(path, 'is not JSON')
+    }
   }
+  try {
+    return parseYaml(path, text)
+  } catch (error) {
+    if (error instanceof SallyportError) throw error
+    throw notYaml(path, error instanceof ReferenceError && error.message.startsWith('Unresolved alias'))
+  }
+}
+
+/** Each is looked for in the whole file. */
+const MAX_ALIASES = 200
+
+/** The parser's own look for keys that stand twice compares each with all before it: minutes, for a file that is full of them. */
+function parseYaml(path: string, text: string): unknown {
+  const document = parseDocument(text, { uniqueKeys: false, logLevel: 'error', prettyErrors: false })
+  const [fault] = document.errors
+  if (fault !== undefined) throw notYaml(path, fault.code === 'BAD_ALIAS')
+  let aliases = 0
+  visit(document, {
+    Alias: () => {
+      if (++aliases > MAX_ALIASES) throw unusable(path, `holds more than ${MAX_ALIASES} aliases`)
+    },
+    Map: (_key, { items }) => {
+      const names = new Set<string>()
+      for (const { key } of items) {
+        if (!isScalar(key)) throw notYaml(path, false)
+        const name = String(key.value)
+        if (names.has(name)) throw notYaml(path, false)
+        names.add(name)
+      }
+    },
+  })
+  return document.toJS({ maxAliasCount: 100 }) as unknown
+}
+
+function notYaml(path: string, isStar: boolean): SallyportError {
+  return unusable(path, `is not YAML${isStar ? ': a text that begins with a star stands in quotes' : ''}`)
 }
 
 /** As for the state folder, but root may own it too, and where nothing can be written (a ConfigMap) the mode means nothing. */

@@ -328,6 +328,21 @@ describe('a folder by an attacker, or by accident', () => {
     ['HTML', (file) => writeFileSync(file, '<html><body>Not found</body></html>\n'), /acme/],
     ['aliases that multiply', (file) => writeFileSync(file, bomb()), /is not YAML|acme/],
     ['brackets without end', (file) => writeFileSync(file, '['.repeat(100_000)), /is not YAML/],
+    [
+      'a hundred thousand members, each another',
+      (file) => writeFileSync(file, Array.from({ length: 100_000 }, (_, index) => `k${index}:`).join('\n')),
+      /acme/,
+    ],
+    [
+      'ten thousand anchors and aliases',
+      (file) => writeFileSync(file, Array.from({ length: 10_000 }, (_, i) => `- &a${i} x\n- *a${i}`).join('\n')),
+      /more than 200 aliases/,
+    ],
+    [
+      'a member that stands twice',
+      (file) => writeFileSync(file, `${allowing(HOST)}\nkind: allow-all\n`),
+      /is not YAML/,
+    ],
     ['an unknown member', (file) => writeFileSync(file, 'kind: deny-all\nallowedHosts: []\n'), /acme/],
     ['a resolver', (file) => writeFileSync(file, 'kind: resolver\n'), /acme/],
     [
@@ -359,7 +374,7 @@ describe('a folder by an attacker, or by accident', () => {
       expect(await verdict(second.source, 'acme', HOST)).toBe('allow')
       expect(second.faults.join('\n')).toMatch(message)
     },
-    15_000,
+    60_000,
   )
 
   test.runIf(process.geteuid?.() === 0)('a file or a folder of another user is not trusted', async () => {
