@@ -78,7 +78,11 @@ export async function openConnection<T extends { readonly destroy: () => void }>
     return recordRefusal(gate, request, { ...progressOf(authorized), ...dialled })
   }
   const { upstream } = dialled
-  if (await recordOutcome(gate, request, authorized, dialled)) return { ok: true, authorized, upstream }
+  try {
+    if (await recordOutcome(gate, request, authorized, dialled)) return { ok: true, authorized, upstream }
+  } catch (error) {
+    gate.onFault(request, error)
+  }
   upstream.destroy()
   authorized.place.release()
   return { ...progressOf(authorized), ok: false, reason: 'audit_unavailable' }

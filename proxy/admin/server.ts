@@ -160,7 +160,9 @@ function mount(app: FastifyInstance, route: AdminRoute, access: Access): void {
       const caller = callers.get(request)
       if (caller === undefined) throw new Error('a route without a caller')
       const gone = new AbortController()
-      reply.raw.once('close', () => gone.abort())
+      // Who left while the credentials were looked at is not told of again.
+      if (reply.raw.destroyed) gone.abort()
+      else reply.raw.once('close', () => gone.abort())
       const answer = await route.run({
         params: withoutAction(request.params, action),
         query: request.query,

@@ -1,5 +1,6 @@
 /** Getting into the control API, or from it into the proxy: with a token of the other kind, a token that was made up, too little scope, or no credentials. */
 import crypto from 'node:crypto'
+import { once } from 'node:events'
 import http from 'node:http'
 import net from 'node:net'
 import path from 'node:path'
@@ -237,6 +238,35 @@ describe('a token that was made up', () => {
       expect(await answer(await signed({}, { jwk: { kty: 'EC' }, jku: 'http://127.0.0.1:1/' }))).toBe('200')
     } finally {
       control = before
+      await fresh.gateway.close()
+    }
+  })
+
+  test('leaves no stream behind when its bearer goes before it is looked at', async () => {
+    const fresh = await startControl({ admin: { requestsPerSecond: 1_000 } })
+    try {
+      const { hostname: host, port } = new URL(fresh.url('/'))
+      const tokens = await Promise.all(Array.from({ length: 100 }, () => fresh.adminToken(['read'])))
+      const left = tokens.map(async (token) => {
+        const socket = net.connect(Number(port), host)
+        await once(socket, 'connect')
+        const head = `GET /v1/audit/stream?tenant=nobody HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${token}\r\n\r\n`
+        await new Promise((resolve) => socket.write(head, resolve))
+        socket.resetAndDestroy()
+      })
+      await Promise.all(left)
+      const headers = bearer(await fresh.adminToken(['read']))
+      // All that there may be at a time.
+      const statuses = async (): Promise<readonly number[]> => {
+        const gone = new AbortController()
+        const asked = { headers, signal: gone.signal }
+        const streams = Array.from({ length: 32 }, () => fetch(fresh.url('/v1/audit/stream?tenant=nobody'), asked))
+        const found = (await Promise.all(streams)).map(({ status }) => status)
+        gone.abort()
+        return [...new Set(found)]
+      }
+      await expect.poll(statuses, { timeout: 10_000 }).toEqual([200])
+    } finally {
       await fresh.gateway.close()
     }
   })
