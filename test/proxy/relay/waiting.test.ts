@@ -41,8 +41,8 @@ test('one that is cut while it waits ends once, and nothing of it went up', asyn
   const next = gateway.next()
   socket.write('hello\nearly')
   const running = await next
-  running.relay.cut('revoked')
-  running.relay.cut('expired')
-  expect(await running.closed).toEqual({ closeReason: 'revoked', bytesIn: 0, bytesOut: 0 })
+  running.relay.cut('token_revoked')
+  running.relay.cut('token_expired')
+  expect(await running.closed).toEqual({ closeReason: 'token_revoked', bytesIn: 0, bytesOut: 0 })
   expect(gateway.results).toHaveLength(1)
 })
