@@ -61,44 +61,56 @@ export async function createSandbox(
   policy: EgressPolicy,
   options: CreateSandboxOptions,
 ): Promise<MadeSandbox> {
-  const { backend, egress, runtimeRoot } = workshop
   options.signal?.throwIfAborted()
   const spare = hasLimits(options) ? undefined : workshop.takeSpare?.()
-  const transaction = spare?.transaction ?? new Transaction()
-  const meta = { ...newMeta(backend, options, spare?.meta.id), egress: dataOf(policy) }
+  if (spare === undefined) return makeAnew(workshop, policy, options)
+  try {
+    return await takeOver(workshop, spare, policy, options)
+  } catch (error) {
+    // It ended while it waited, and nobody has noticed yet.
+    if (error instanceof SandboxError && error.code === 'SALLYPORT_SANDBOX_CONNECTION_LOST')
+      return makeAnew(workshop, policy, options)
+    throw error
+  }
+}
+
+async function makeAnew(workshop: Workshop, policy: EgressPolicy, options: CreateSandboxOptions): Promise<MadeSandbox> {
+  const transaction = new Transaction()
+  const meta = newMeta(workshop.backend, options, policy)
   const failed = new AbortController()
   const signal = options.signal === undefined ? failed.signal : AbortSignal.any([options.signal, failed.signal])
-  const openLink = (): Promise<EgressLink> =>
-    opened(
-      transaction,
-      egress.open({
-        sandbox: meta.id,
-        tenant: options.tenant,
-        policy,
-        socketPath: pathsOf(runtimeRoot, meta.id).gatewaySocket,
-      }),
-    )
   try {
-    if (spare !== undefined) {
-      const { started, client } = spare
-      await writeMeta(runtimeRoot, meta)
-      const link = await openLink()
-      const env = childEnvironment(started.gateway ?? INSIDE_GATEWAY, options.env)
-      await client.configure({ env, timeToLiveMs: options.timeoutMs })
-      if (options.timeoutMs !== undefined) limitLife(started, options.timeoutMs)
-      await probeEgress(client, started, backend.capabilities)
-      options.signal?.throwIfAborted()
-      return { meta, started, link, client }
-    }
     const workerToken = await makeFolder(workshop, meta, transaction)
     // Neither needs the other: the sandbox sees the folder of the socket.
     const [link, { started, client }] = await both(
-      openLink(),
+      openLink(workshop, meta, policy, transaction),
       start(workshop, meta, { ...options, workerToken, signal, transaction }),
       (fault) => failed.abort(fault),
     )
     if (started.gateway !== undefined) await client.configure({ env: childEnvironment(started.gateway, options.env) })
-    await probeEgress(client, started, backend.capabilities)
+    await probeEgress(client, started, workshop.backend.capabilities)
+    options.signal?.throwIfAborted()
+    return { meta, started, link, client }
+  } catch (error) {
+    throw await transaction.rollBack(named(error, options.signal))
+  }
+}
+
+/** Makes a spare somebody's. */
+async function takeOver(
+  workshop: Workshop,
+  { meta: { id }, started, client, transaction }: SpareSandbox,
+  policy: EgressPolicy,
+  options: CreateSandboxOptions,
+): Promise<MadeSandbox> {
+  const meta = { ...newMeta(workshop.backend, options, policy), id }
+  try {
+    await writeMeta(workshop.runtimeRoot, meta)
+    const link = await openLink(workshop, meta, policy, transaction)
+    const env = childEnvironment(started.gateway ?? INSIDE_GATEWAY, options.env)
+    await client.configure({ env, timeToLiveMs: options.timeoutMs })
+    if (options.timeoutMs !== undefined) limitLife(started, options.timeoutMs)
+    await probeEgress(client, started, workshop.backend.capabilities)
     options.signal?.throwIfAborted()
     return { meta, started, link, client }
   } catch (error) {
@@ -111,7 +123,7 @@ export async function createSandbox(
  * @throws as {@link createSandbox}
  */
 export async function startSpare(workshop: Workshop, signal: AbortSignal): Promise<SpareSandbox> {
-  const meta = { ...newMeta(workshop.backend, {}), spare: true } as const
+  const meta = { ...newMeta(workshop.backend, {}, { kind: 'deny-all' }), spare: true } as const
   const transaction = new Transaction()
   try {
     const workerToken = await makeFolder(workshop, meta, transaction)
@@ -132,17 +144,18 @@ function limitLife({ ended, stop }: StartedSandbox, timeoutMs: number): void {
   void ended.then(timeToLive.cancel)
 }
 
-function newMeta({ name }: Backend, options: CreateSandboxOptions, id = newSandboxId()): SandboxMeta {
+function newMeta({ name }: Backend, options: CreateSandboxOptions, policy: EgressPolicy): SandboxMeta {
   const createdAtMs = Date.now()
   return {
     version: 1,
-    id,
+    id: newSandboxId(),
     backend: name,
     owner: ownerOfThisProcess(),
     createdAtMs,
     ...(options.timeoutMs !== undefined && { expiresAtMs: createdAtMs + options.timeoutMs }),
     labels: options.labels ?? {},
     tenant: options.tenant,
+    egress: dataOf(policy),
   }
 }
 
@@ -185,8 +198,13 @@ async function start(
   return { started, client }
 }
 
-async function opened(transaction: Transaction, opening: Promise<EgressLink>): Promise<EgressLink> {
-  const link = await opening
+async function openLink(
+  { egress, runtimeRoot }: Workshop,
+  { id, tenant }: SandboxMeta,
+  policy: EgressPolicy,
+  transaction: Transaction,
+): Promise<EgressLink> {
+  const link = await egress.open({ sandbox: id, tenant, policy, socketPath: pathsOf(runtimeRoot, id).gatewaySocket })
   transaction.undo('way out', link.close)
   return link
 }

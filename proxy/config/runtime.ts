@@ -28,7 +28,7 @@ export const limitsSection = z
         bytesPerSecond: bytes(MIN_RATE)
           .optional()
           .describe(
-            'Bytes of one sandbox in a second, both directions of all its connections together. Beyond: they are read more slowly, and none is cut. Absent: no such limit.',
+            'Bytes of one sandbox in a second, both directions of all its connections together. Beyond: they are read more slowly, and none is cut unless it stands still for `timeouts.idleSeconds`. Absent: no such limit.',
           ),
       })
       .prefault({})

@@ -138,6 +138,15 @@ describe('sandboxes that were started ahead', () => {
     expect(sandbox.id).not.toBe(id)
   })
 
+  test('one whose worker answers no more is not handed out either', async () => {
+    const made = await warm()
+    const [id = ''] = waiting()
+    fs.rmSync(path.join(root, id, 'control', 'worker.sock'))
+    const sandbox = await made.create()
+    expect(sandbox.id).not.toBe(id)
+    expect([folders().includes(id), backend.platform.has(id)]).toEqual([false, false])
+  })
+
   test('end with the provider, also one that is being started', async () => {
     const made = make(2)
     await made.create()
