@@ -35,7 +35,9 @@ export async function receiveFile(confinement: Confinement, request: http.Incomi
   const mode = queryField(request.url ?? '', 'mode')
   if (mode !== undefined && !/^[0-7]{3,4}$/.test(mode))
     throw new Fault('bad_request', '`mode` is not three or four octal digits')
-  return writeFile(confinement, pathOf(request), request, mode === undefined ? undefined : parseInt(mode, 8))
+  // A write that fails leaves the request open: a connection that is closed at once may take the reply with it.
+  const bytes = request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>
+  return writeFile(confinement, pathOf(request), bytes, mode === undefined ? undefined : parseInt(mode, 8))
 }
 
 /** `GET /files/list?path=`: one object a line, and `end` with their number. */

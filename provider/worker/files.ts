@@ -1,6 +1,6 @@
 /** Single files and folders: read, write, look, make, move. */
-import fs from 'node:fs'
 import type { Readable } from 'node:stream'
+import fs from 'node:fs'
 import { native, type Anchor, type Confinement } from './confinement.ts'
 import { Fault } from './fault.ts'
 import { pathText, type RawPath } from './path-text.ts'
@@ -47,7 +47,7 @@ export async function openFile(confinement: Confinement, file: RawPath): Promise
 export async function writeFile(
   confinement: Confinement,
   file: RawPath,
-  bytes: Readable | Buffer,
+  bytes: AsyncIterable<Buffer> | Buffer,
   mode: number | undefined,
 ): Promise<{ size: number }> {
   const { parent, name } = await openTarget(confinement, file)
