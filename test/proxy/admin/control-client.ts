@@ -20,9 +20,12 @@ export interface ControlClient {
   readonly gateway: TestGateway
   readonly document: OpenApi
   /** Calls as a holder of the scope `admin`, unless told otherwise. The answer fits the document, or this throws. */
-  call(method: string, route: string, body?: unknown, more?: { readonly token?: string }): Promise<Answer>
-  adminToken(scopes: readonly AdminScope[], more?: { name?: string; lifeSeconds?: number }): Promise<string>
-  url(route: string): string
+  readonly call: (method: string, route: string, body?: unknown, more?: { readonly token?: string }) => Promise<Answer>
+  readonly adminToken: (
+    scopes: readonly AdminScope[],
+    more?: { name?: string; lifeSeconds?: number },
+  ) => Promise<string>
+  readonly url: (route: string) => string
 }
 
 interface OpenApi {
