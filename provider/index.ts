@@ -8,6 +8,7 @@ export type {
 export type { ContainerOptions, DockerConnection } from './backends/container-options.ts'
 export { DockerError, type DockerFault } from './backends/docker-error.ts'
 export { MicrovmError, type MicrovmFault } from './backends/microvm/microvm-error.ts'
+export { PlatformError, type PlatformFault } from './backends/platform/platform-error.ts'
 export { createSandboxProvider } from './create-provider.ts'
 export type { ControlledGateway } from './egress/controlled.ts'
 export type { EmbeddedGatewayOptions } from './egress/embedded.ts'

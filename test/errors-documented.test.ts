@@ -2,7 +2,7 @@
 import fs from 'node:fs'
 import path from 'node:path'
 import { expect, test } from 'vitest'
-import { DockerError, type DockerFault } from '../provider/index.ts'
+import { DockerError, type DockerFault, PlatformError, type PlatformFault } from '../provider/index.ts'
 import { ALL_REASONS, CLOSE_REASONS, describeReason, reasonPhrase } from '../proxy/reasons.ts'
 
 const ROOT = path.resolve(import.meta.dirname, '..')
@@ -54,5 +54,14 @@ test('every fault of an engine, with its code', () => {
   expect(faults.length).toBeGreaterThan(10)
   expect(rows('Faults of an engine').map(([fault, code]) => [fault, code])).toEqual(
     faults.map((fault) => [fault, new DockerError(fault, '').code]),
+  )
+})
+
+test('every fault of a platform, with its code', () => {
+  const declared = fs.readFileSync(path.join(ROOT, 'provider/backends/platform/platform-error.ts'), 'utf8')
+  const faults = [...declared.matchAll(/^ {2}\| '([a-z_]+)'$/gm)].map(([, fault]) => fault as PlatformFault)
+  expect(faults.length).toBeGreaterThan(10)
+  expect(rows('Faults of a platform').map(([fault, code]) => [fault, code])).toEqual(
+    faults.map((fault) => [fault, new PlatformError(fault, '').code]),
   )
 })
