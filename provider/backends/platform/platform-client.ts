@@ -149,11 +149,15 @@ export function createPlatformClient(options: PlatformClientOptions): PlatformCl
       const url = urlOf(base, request, platform)
       const { signal } = request
       const endMs = performance.now() + (request.deadlineMs ?? DEADLINE_MS)
+      let earlier: PlatformError | undefined
       for (let tries = 1; ; tries++) {
         signal?.throwIfAborted()
         const outcome = await once(request, url, endMs - performance.now())
         if (!('error' in outcome)) return outcome
         const { error, mayPass, retryAfterMs = 0 } = outcome
+        // A last try that had no time left says less than the one before it.
+        if (earlier !== undefined && error.fault === 'unreachable' && performance.now() >= endMs) throw earlier
+        earlier = error
         const waitMs = Math.max(retryAfterMs, backOffMs(tries, pace))
         const hasTime = performance.now() + waitMs < endMs
         if (request.retry !== 'safe' || !mayPass || !hasTime) throw error

@@ -218,7 +218,7 @@ describe('what is safe to ask twice is asked again', () => {
 
   test('and the last fault is thrown when the deadline is over', async () => {
     const { client, seen } = await platform([json(503, { message: 'under repair' })])
-    const error = await faultOf(client.request({ ...read, deadlineMs: 300 }))
+    const error = await faultOf(client.request({ ...read, deadlineMs: 1_000 }))
     expect(error).toMatchObject({ fault: 'operation_failed', status: 503, outcome: 'known' })
     expect(error.message).toContain('under repair')
     expect(seen.length).toBeGreaterThan(1)
