@@ -1,6 +1,8 @@
-/** What a backend is to the provider: it starts a worker behind a wall, with two byte channels through it, and takes it away again. */
+/** What a backend is to the provider: it starts a worker behind a wall, with a way to it and a way out of it, and takes it away again. */
 import type net from 'node:net'
+import type { EgressGrant, TakeToken } from './egress/egress.ts'
 import type { SandboxCapabilities, SandboxEnvironment, SandboxInfo } from './sandbox.ts'
+import type { WorkerClient } from './worker-client.ts'
 
 /** An address as the inside of a sandbox sees it. */
 export interface InsideAddress {
@@ -15,6 +17,8 @@ export const INSIDE_GATEWAY: InsideAddress = { host: '127.0.0.1', port: 3128 }
 /** What a backend is asked to start. */
 export interface StartRequest {
   readonly id: string
+  /** The way out of a sandbox that is elsewhere: there for backends whose `egress` is `token`. */
+  readonly grant?: EgressGrant | undefined
   /** Folder of this sandbox on the host (mode 0700): `control/` for the worker's socket, `egress/` for the gateway's. */
   readonly runtimeFolder: string
   /** Bearer of the worker, for this sandbox alone. Reaches the worker by file or descriptor, never by argv. */
@@ -32,11 +36,9 @@ export interface StartRequest {
 }
 
 /** A started sandbox. */
-export interface StartedSandbox {
+export type StartedSandbox = (ReachedByStream | ReachedByClient) & {
   /** The writable folder, inside. */
   readonly rootDir: string
-  /** Opens a byte stream to the worker. */
-  readonly connect: () => Promise<net.Socket>
   /** Where clients inside find the gateway; {@link INSIDE_GATEWAY} by default. Any other is told to the children once the sandbox runs. */
   readonly gateway?: InsideAddress
   /**
@@ -48,10 +50,25 @@ export interface StartedSandbox {
   readonly announced?: true
   /** Called once the worker has answered: takes away what only its start needed, such as the file that told it its bearer. */
   readonly answered?: () => Promise<void>
+  /** Of a sandbox elsewhere: what is done with each further token. By default the worker is told. */
+  readonly takeToken?: TakeToken
   /** Resolves when the sandbox is gone by itself. */
   readonly ended: Promise<void>
   /** Ends it and waits for the platform; idempotent. */
   readonly stop: () => Promise<void>
+}
+
+/** Our worker is in it. */
+interface ReachedByStream {
+  /** Opens a byte stream to the worker. */
+  readonly connect: () => Promise<net.Socket>
+  readonly client?: undefined
+}
+
+/** The platform's own means do what a worker does. */
+interface ReachedByClient {
+  readonly client: WorkerClient
+  readonly connect?: undefined
 }
 
 /** One way of making sandboxes. */
@@ -59,6 +76,11 @@ export interface Backend {
   readonly name: string
   readonly environment: SandboxEnvironment
   readonly capabilities: SandboxCapabilities
+  /**
+   * How its sandboxes reach the gateway: `socket`, the default, by one in the runtime folder of this host; `token`: they are elsewhere, and reach it over
+   * the network.
+   */
+  readonly egress?: 'socket' | 'token'
   /** Whether a sandbox can be started before it is known for whom: its labels are kept by the host alone. */
   readonly canBeSpare?: true
   /** @throws SandboxError that says what is missing and the command that installs it */

@@ -43,6 +43,7 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
   }
   checkPolicy(defaultEgress)
   const egress = egressOf(options, runtimeRoot)
+  if (backend.egress === 'token' && egress.grant === undefined) throw outOfReach(backend)
   const spares = new SpareSandboxes({ backend, egress, runtimeRoot }, checkSpares(options.spares ?? 0))
   if (options.spares !== undefined && options.spares > 0 && backend.canBeSpare !== true) throw noSpares(backend)
   const workshop: Workshop = { backend, egress, runtimeRoot, takeSpare: spares.take }
@@ -81,8 +82,7 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
     return sandbox
   }
 
-  const destroy = async (id: string): Promise<void> =>
-    live.get(id)?.sandbox.destroy() ?? destroyForeign(backend, runtimeRoot, id)
+  const destroy = async (id: string): Promise<void> => live.get(id)?.sandbox.destroy() ?? destroyForeign(workshop, id)
 
   const close = async (): Promise<void> => {
     await Promise.allSettled(pending)
@@ -180,6 +180,13 @@ function checkOptions(
       )
   }
   checkLabels(labels)
+}
+
+function outOfReach({ name }: Backend): SandboxError {
+  return new SandboxError(
+    'SALLYPORT_SANDBOX_NOT_SUPPORTED',
+    `sandboxes of the backend \`${name}\` are elsewhere, and reach a gateway over the network alone: give \`gateway: { url, issuer, issuerKey, control }\``,
+  )
 }
 
 function noSpares({ name }: Backend): SandboxError {

@@ -5,7 +5,7 @@ import type { EgressPolicy } from '../policies/index.ts'
 import { type Backend, INSIDE_GATEWAY, type StartedSandbox } from './backend.ts'
 import { afterMs } from './backends/time-to-live.ts'
 import { messageOf, Transaction } from './create-transaction.ts'
-import type { Egress, EgressLink } from './egress/egress.ts'
+import type { Egress, EgressGrant, EgressLink, TakeToken } from './egress/egress.ts'
 import { childEnvironment } from './environment.ts'
 import { labelsOf } from './labels.ts'
 import { ownerOfThisProcess } from './owner.ts'
@@ -81,12 +81,14 @@ async function makeAnew(workshop: Workshop, policy: EgressPolicy, options: Creat
   const signal = options.signal === undefined ? failed.signal : AbortSignal.any([options.signal, failed.signal])
   try {
     const workerToken = await makeFolder(workshop, meta, transaction)
-    // Neither needs the other: the sandbox sees the folder of the socket.
-    const [link, { started, client }] = await both(
-      openLink(workshop, meta, policy, transaction),
-      start(workshop, meta, { ...options, workerToken, signal, transaction }),
-      (fault) => failed.abort(fault),
-    )
+    const order = { ...options, workerToken, signal, transaction }
+    // On this machine neither needs the other: the sandbox sees the folder of the socket.
+    const [link, { started, client }] =
+      workshop.backend.egress === 'token'
+        ? await startElsewhere(workshop, meta, policy, order)
+        : await both(openLink(workshop, meta, policy, transaction), start(workshop, meta, order), (fault) =>
+            failed.abort(fault),
+          )
     if (started.gateway !== undefined) await client.configure({ env: childEnvironment(started.gateway, options.env) })
     await probeEgress(client, started, workshop.backend.capabilities)
     options.signal?.throwIfAborted()
@@ -171,16 +173,67 @@ interface StartOptions extends Pick<CreateSandboxOptions, 'env' | 'timeoutMs' | 
   readonly workerToken: string
   readonly signal: AbortSignal
   readonly transaction: Transaction
+  readonly grant?: EgressGrant
+}
+
+/** Starts a sandbox that reaches the gateway over the network: it needs to know the gateway first. */
+async function startElsewhere(
+  workshop: Workshop,
+  meta: SandboxMeta,
+  policy: EgressPolicy,
+  options: StartOptions,
+): Promise<[EgressGrant, Started]> {
+  const grant = await openGrant(workshop, meta, policy)
+  options.transaction.undo('way out', grant.close)
+  const { started, client } = await start(workshop, meta, { ...options, grant })
+  await grant.begin(takerOf(started, client))
+  return [grant, { started, client }]
+}
+
+/**
+ * The way out of a sandbox elsewhere; it goes nowhere yet.
+ * @throws what makes it impossible; a resolver that throws too
+ */
+export async function openGrant(
+  { egress, backend }: Workshop,
+  { id, tenant }: SandboxMeta,
+  policy: EgressPolicy,
+): Promise<EgressGrant> {
+  const grant = await egress.grant?.({ sandbox: id, tenant, policy })
+  // Said earlier to whoever made the provider.
+  if (grant === undefined) throw new TypeError(`sandboxes of \`${backend.name}\` do not reach this gateway`)
+  return grant
+}
+
+/** What becomes of further tokens for it. */
+export function takerOf(started: StartedSandbox, client: WorkerClient): TakeToken {
+  return started.takeToken ?? ((token, why) => client.configure({ gatewayToken: token, cutTunnels: why === 'policy' }))
+}
+
+/** A client for its worker, or the one that stands for a worker. */
+export function clientOf(
+  { connectWorker = createWorkerClient }: Workshop,
+  { client, connect }: StartedSandbox,
+  token: string,
+): WorkerClient {
+  return client ?? connectWorker({ connect, token })
+}
+
+interface Started {
+  readonly started: StartedSandbox
+  readonly client: WorkerClient
 }
 
 /** Starts the sandbox and waits for its worker. */
 async function start(
-  { backend, runtimeRoot, connectWorker = createWorkerClient }: Workshop,
+  workshop: Workshop,
   meta: SandboxMeta,
-  { workerToken, signal, transaction, env, timeoutMs, memoryLimitMb, maxProcesses }: StartOptions,
-): Promise<{ readonly started: StartedSandbox; readonly client: WorkerClient }> {
+  { workerToken, signal, transaction, grant, env, timeoutMs, memoryLimitMb, maxProcesses }: StartOptions,
+): Promise<Started> {
+  const { backend, runtimeRoot } = workshop
   const started = await backend.start({
     id: meta.id,
+    grant,
     runtimeFolder: pathsOf(runtimeRoot, meta.id).folder,
     workerToken,
     env: childEnvironment(INSIDE_GATEWAY, env),
@@ -192,7 +245,7 @@ async function start(
     undo: transaction.undo,
   })
   transaction.undo('start', started.stop)
-  const client = connectWorker({ connect: started.connect, token: workerToken })
+  const client = clientOf(workshop, started, workerToken)
   if (started.announced !== true) await untilReady(client, started, signal)
   await started.answered?.()
   return { started, client }

@@ -1,7 +1,7 @@
 /** Takes away what nobody will: sandboxes that are too old, past their end, or whose host is gone; and gateways' folders whose host is gone. */
 import { readdir, readFile, rm, stat } from 'node:fs/promises'
 import path from 'node:path'
-import type { Backend } from './backend.ts'
+import type { Workshop } from './create-sandbox.ts'
 import { GATEWAY_FOLDER, GATEWAY_OWNER_FILE } from './egress/embedded.ts'
 import type { KnownSandbox } from './known-sandboxes.ts'
 import { stateOfOwner } from './owner.ts'
@@ -14,9 +14,12 @@ export function isDue({ info, owner }: KnownSandbox, olderThanMs: number, nowMs:
 }
 
 /** Destroys a sandbox that another process made, or what is left of it: its way out first. */
-export async function destroyForeign(backend: Backend, runtimeRoot: string, id: string): Promise<void> {
+export async function destroyForeign({ backend, egress, runtimeRoot }: Workshop, id: string): Promise<void> {
   await rm(pathsOf(runtimeRoot, id).gatewaySocket, { force: true })
+  const revoked = egress.revoke?.(id)
+  revoked?.catch(() => undefined)
   await (await backend.attach(id))?.stop()
+  await revoked
   await removeRuntimeFolder(runtimeRoot, id)
 }
 

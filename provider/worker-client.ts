@@ -115,6 +115,10 @@ export interface WorkerConfiguration {
   readonly env?: Readonly<Record<string, string>> | undefined
   /** Counted from now. */
   readonly timeToLiveMs?: number | undefined
+  /** For the way to a gateway elsewhere; takes the place of the one before. */
+  readonly gatewayToken?: string | undefined
+  /** With it: ends what is open under the one before. */
+  readonly cutTunnels?: boolean | undefined
 }
 
 /**

@@ -4,6 +4,7 @@ import type { EgressPolicy } from '../../policies/index.ts'
 import type { CreateSandboxOptions, Sandbox, SandboxProvider } from '../sandbox.ts'
 import type { ConformanceSubject } from './check.ts'
 import { type Origin, startOrigin } from './origin.ts'
+import { startReachableGateway } from './reachable-gateway.ts'
 
 /** Names that the gateway of the checks resolves to the origin. */
 export const ALLOWED_HOST = 'allowed.sallyport.test'
@@ -31,20 +32,20 @@ export async function openBench(subject: ConformanceSubject): Promise<Bench> {
   await mkdir(subject.runtimeRoot, { recursive: true, mode: 0o700 })
   const origin = await startOrigin()
   const policy: EgressPolicy = { kind: 'static', allowedHosts: [`${ALLOWED_HOST}:${origin.port}`] }
-  const make = (): SandboxProvider =>
-    subject.createProvider({
-      defaultEgress: policy,
-      gateway: {
-        config: {
-          network: {
-            allowPrivate: ['127.0.0.0/8'],
-            hosts: { [ALLOWED_HOST]: ['127.0.0.1'], [REFUSED_HOST]: ['127.0.0.1'] },
-          },
-          log: { level: 'silent' },
-        },
-        machineSets: { sets: { npm: [], apt: [] }, notes: [] },
+  const set = {
+    config: {
+      network: {
+        allowPrivate: ['127.0.0.0/8'],
+        hosts: { [ALLOWED_HOST]: ['127.0.0.1'], [REFUSED_HOST]: ['127.0.0.1'] },
       },
-    })
+      log: { level: 'silent' as const },
+    },
+    machineSets: { sets: { npm: [], apt: [] }, notes: [] },
+  }
+  const reachable =
+    subject.gatewayAddress === undefined ? undefined : await startReachableGateway(subject.gatewayAddress, set)
+  const make = (): SandboxProvider =>
+    subject.createProvider({ defaultEgress: policy, gateway: reachable?.remote ?? set })
   const provider = make()
   const others: SandboxProvider[] = []
   let shared: Promise<Sandbox> | undefined
@@ -73,6 +74,7 @@ export async function openBench(subject: ConformanceSubject): Promise<Bench> {
     },
     close: async () => {
       await Promise.all([provider, ...others].map((each) => each[Symbol.asyncDispose]()))
+      await reachable?.close()
       await origin.close()
     },
   }

@@ -9,6 +9,8 @@ export interface ConformanceSubject {
   readonly createProvider: (
     options: Required<Pick<SandboxProviderOptions, 'defaultEgress' | 'gateway'>>,
   ) => SandboxProvider
+  /** Of this host, a literal that sandboxes elsewhere reach: the checks then start their gateway there. Without it the gateway is the provider's own. */
+  readonly gatewayAddress?: string
   /** Absolute; made if it isn't there. */
   readonly runtimeRoot: string
   /** A Node inside the sandbox, for the clients that the checks run: its program, and what comes before its own arguments. */

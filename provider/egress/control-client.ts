@@ -70,6 +70,14 @@ export function createControlClient({ admin, token, tokenFile, ca }: ControlAcce
   }
 }
 
+/** The body of an answer with the one status that is right. @throws SallyportError for any other answer */
+export function expected(answer: ControlAnswer, status: number): Readonly<Record<string, unknown>> {
+  if (answer.status === status) return answer.body
+  const { error = `status ${answer.status}`, message } = answer
+  if (error === 'policy_invalid') throw new SallyportError('SALLYPORT_POLICY_INVALID', message)
+  throw new SallyportError('SALLYPORT_GATEWAY_REFUSED', `the control API of the gateway refuses: ${error}: ${message}`)
+}
+
 /** Whether nobody listens there at all: then nothing is bound there either. */
 export function isGone(error: unknown): boolean {
   const { cause } = error as { readonly cause?: unknown }

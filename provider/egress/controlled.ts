@@ -7,15 +7,10 @@ import { chmod } from 'node:fs/promises'
 import type net from 'node:net'
 import { type EgressPolicy, type EgressPolicyData, SallyportError } from '../../policies/index.ts'
 import { type SocketRelay, startSocketRelay } from '../backends/loopback-relay.ts'
-import {
-  type ControlAccess,
-  type ControlAnswer,
-  type ControlClient,
-  createControlClient,
-  isGone,
-} from './control-client.ts'
+import { type ControlAccess, type ControlClient, createControlClient, expected, isGone } from './control-client.ts'
 import type { Egress, EgressLink, EgressRequest } from './egress.ts'
 import { answerOf } from './resolved-policy.ts'
+import { turns } from './turns.ts'
 
 /** A gateway in another process, by its control API. */
 export interface ControlledGateway extends ControlAccess {
@@ -202,22 +197,4 @@ function boundOf(body: Readonly<Record<string, unknown>>): Bound {
   if (typeof id === 'string' && typeof address === 'object' && address !== null)
     return { id, address: address as net.NetConnectOpts }
   throw new SallyportError('SALLYPORT_GATEWAY_UNREACHABLE', 'what answers at `admin` is no control API of a gateway')
-}
-
-/** @throws SallyportError for any other answer */
-function expected(answer: ControlAnswer, status: number): Readonly<Record<string, unknown>> {
-  if (answer.status === status) return answer.body
-  const { error = `status ${answer.status}`, message } = answer
-  if (error === 'policy_invalid') throw new SallyportError('SALLYPORT_POLICY_INVALID', message)
-  throw new SallyportError('SALLYPORT_GATEWAY_REFUSED', `the control API of the gateway refuses: ${error}: ${message}`)
-}
-
-/** One at a time, in order. */
-function turns(): <T>(work: () => Promise<T>) => Promise<T> {
-  let last: Promise<unknown> = Promise.resolve()
-  return (work) => {
-    const result = last.then(work)
-    last = result.catch(() => undefined)
-    return result
-  }
 }

@@ -1,13 +1,15 @@
-/** Ways out through a gateway elsewhere, under tokens of 15 minutes or less that this process mints and never shows to a sandbox. */
+/** Ways out through a gateway elsewhere, under tokens of ten minutes that this process mints. A command in a sandbox never has one. */
 import { chmod, rm } from 'node:fs/promises'
 import { readSigningKey, type SigningKey } from '../../proxy/index.ts'
-import type { Egress } from './egress.ts'
-import { startTokenRelay } from './token-relay.ts'
-import { createTokenSource } from './token-source.ts'
+import { startTokenRelay } from '../worker/token-relay.ts'
+import { type ControlAccess, createControlClient, expected } from './control-client.ts'
+import type { Egress, EgressGrant, EgressLink, EgressRequest, TakeToken } from './egress.ts'
+import { createTokenSource, type TokenIssuer, type TokenSource } from './token-source.ts'
+import { turns } from './turns.ts'
 
 /** A gateway elsewhere, and who signs for it. */
 export interface RemoteGateway {
-  /** `http://host:port` or `https://host:port`. */
+  /** `http://host:port` or `https://host:port`, as sandboxes elsewhere and this process reach it. */
   readonly url: string | URL
   /** `iss` of the tokens, as in the gateway's `issuers`. */
   readonly issuer: string
@@ -17,44 +19,163 @@ export interface RemoteGateway {
   readonly audience?: string
   /** PEM of authorities for `https:`; the system's by default. */
   readonly ca?: string
+  /**
+   * Its control API. With it the tokens of a destroyed sandbox, and those of a policy that was replaced, are revoked before `destroy()` and `setEgress()`
+   * resolve; without it what got out of a sandbox lives to its own end, ten minutes at most.
+   */
+  readonly control?: ControlAccess
 }
+
+/** How often it is seen whether a token is to be renewed, and how soon again after a failure. */
+const LOOK_MS = 30_000
+const RETRY_MS = 5_000
 
 /**
  * Opens nothing yet.
  * @throws TypeError for a URL that names no gateway
  * @throws SallyportError `SALLYPORT_KEY_UNREADABLE`
  */
-export function remoteEgress({ url, issuer, issuerKey, audience, ca }: RemoteGateway): Egress {
+export function remoteEgress({ url, issuer, issuerKey, audience, ca, control: access }: RemoteGateway): Egress {
   const gateway = new URL(url)
   if (gateway.protocol !== 'http:' && gateway.protocol !== 'https:')
     throw new TypeError('the URL of the gateway is `http:` or `https:`')
   if (gateway.username !== '' || gateway.password !== '')
     throw new TypeError('the URL of the gateway must not hold credentials: tokens are minted')
   const key = typeof issuerKey === 'string' ? readSigningKey(issuerKey) : issuerKey
-  return {
-    open: async ({ sandbox, tenant, policy, socketPath }) => {
-      const tokens = createTokenSource({ key, issuer, audience }, { sandbox, tenant }, policy)
-      // Now, so that a policy or a resolver that can't be used fails here.
-      await tokens.current()
-      await rm(socketPath, { force: true })
-      const relay = await startTokenRelay({ gateway, ca, token: tokens.current, socketPath })
-      let closing: Promise<void> | undefined
-      const close = (): Promise<void> => (closing ??= relay.close())
-      try {
-        await chmod(socketPath, 0o666)
-      } catch (error) {
-        await close()
-        throw error
-      }
-      return {
-        setPolicy: async (next) => {
-          await tokens.setPolicy(next)
-          // Open tunnels are under the old token, and only the gateway knows which of them the new policy allows.
-          relay.cut()
-        },
-        close,
-      }
-    },
-    close: () => Promise.resolve(),
+  const signer: TokenIssuer = { key, issuer, audience }
+  const control = access === undefined ? undefined : createControlClient(access)
+  const revoke = async (what: { readonly sandbox: string } | { readonly tokenId: string }): Promise<void> => {
+    if (control !== undefined) expected(await control.ask('POST', '/v1/revocations', what), 201)
   }
+  const source = async ({ sandbox, tenant, policy }: Omit<EgressRequest, 'socketPath'>): Promise<TokenSource> => {
+    const tokens = createTokenSource(signer, { sandbox, tenant }, policy)
+    // Now, so that a policy or a resolver that can't be used fails here.
+    await tokens.current()
+    return tokens
+  }
+
+  return {
+    open: async (request) => {
+      const tokens = await source(request)
+      return openRelay(request, { gateway, ca, tokens, revoke })
+    },
+    grant: async (request) => {
+      const tokens = await source(request)
+      return { gateway, ca, token: tokens.current, ...renewing(request.sandbox, tokens, revoke) }
+    },
+    revoke: (sandbox) => revoke({ sandbox }),
+    close: () => {
+      control?.close()
+      return Promise.resolve()
+    },
+  }
+}
+
+interface Remote {
+  readonly gateway: URL
+  readonly ca: string | undefined
+  readonly tokens: TokenSource
+  readonly revoke: Revoke
+}
+
+type Revoke = (what: { readonly sandbox: string } | { readonly tokenId: string }) => Promise<void>
+
+/** For a sandbox of this machine: its socket, and this process adds the token. */
+async function openRelay(
+  { sandbox, socketPath }: EgressRequest,
+  { gateway, ca, tokens, revoke }: Remote,
+): Promise<EgressLink> {
+  await rm(socketPath, { force: true })
+  const relay = await startTokenRelay({ gateway, ca, token: tokens.current, listen: { path: socketPath } })
+  const close = oneAtATime(async () => {
+    await relay.close()
+    await revoke({ sandbox })
+  })
+  try {
+    await chmod(socketPath, 0o666)
+  } catch (error) {
+    await close()
+    throw error
+  }
+  return {
+    setPolicy: async (next) => {
+      const former = await tokens.setPolicy(next)
+      // Open tunnels are under the old token, and only the gateway knows which of them the new policy allows.
+      relay.cut()
+      await revokeAll(former, revoke)
+    },
+    close,
+  }
+}
+
+/** For a sandbox elsewhere: whoever carries its requests there gets each further token. */
+function renewing(
+  sandbox: string,
+  tokens: TokenSource,
+  revoke: Revoke,
+): Pick<EgressGrant, 'begin' | 'setPolicy' | 'close'> {
+  const inTurn = turns()
+  let take: TakeToken | undefined
+  let given: string | undefined
+  let timer: NodeJS.Timeout | undefined
+  let isClosed = false
+
+  /** Until whoever takes it has one of the present policy, what is open may be of a former one. */
+  let why: 'renewal' | 'policy' = 'renewal'
+  const give = async (): Promise<void> => {
+    const token = await tokens.current()
+    if (isClosed || token === given) return
+    await take?.(token, why)
+    given = token
+    why = 'renewal'
+  }
+  const again = (ms: number): void => {
+    clearTimeout(timer)
+    if (isClosed) return
+    timer = setTimeout(() => {
+      inTurn(give).then(
+        () => again(LOOK_MS),
+        () => again(RETRY_MS),
+      )
+    }, ms).unref()
+  }
+  return {
+    begin: async (taker) => {
+      take = taker
+      await inTurn(give)
+      again(LOOK_MS)
+    },
+    setPolicy: (next) =>
+      inTurn(async () => {
+        // What was closed meanwhile stays closed.
+        if (isClosed) return
+        const former = await tokens.setPolicy(next)
+        try {
+          why = 'policy'
+          await give()
+        } finally {
+          // Also where the sandbox could not be told: then it has no way out until it is.
+          await revokeAll(former, revoke)
+        }
+      }),
+    close: oneAtATime(async () => {
+      isClosed = true
+      clearTimeout(timer)
+      await revoke({ sandbox })
+    }),
+  }
+}
+
+async function revokeAll(tokenIds: readonly string[], revoke: Revoke): Promise<void> {
+  await Promise.all(tokenIds.map((tokenId) => revoke({ tokenId })))
+}
+
+/** Done once; one that failed is tried again by the next call. */
+function oneAtATime(action: () => Promise<void>): () => Promise<void> {
+  let doing: Promise<void> | undefined
+  return () =>
+    (doing ??= action().catch((error: unknown) => {
+      doing = undefined
+      throw error
+    }))
 }

@@ -1,6 +1,6 @@
 /** The current token of one sandbox, for a gateway elsewhere: minted when it is needed, renewed before it ends, asked anew for each policy. */
 import type { EgressPolicy, EgressPolicyData } from '../../policies/index.ts'
-import { type MintOptions, mintToken, type SigningKey } from '../../proxy/index.ts'
+import { type MintedToken, type MintOptions, mintToken, type SigningKey } from '../../proxy/index.ts'
 import { answerOf } from './resolved-policy.ts'
 
 /** Who signs, and for whom. */
@@ -14,8 +14,8 @@ export interface TokenIssuer {
 export interface TokenSource {
   /** @throws what a resolver throws; SallyportError when no token can be made of the policy */
   readonly current: () => Promise<string>
-  /** The same; then the old policy stays. */
-  readonly setPolicy: (policy: EgressPolicy) => Promise<void>
+  /** Resolves to the ids of what was minted under former policies and may still live. @throws the same; then the old policy stays */
+  readonly setPolicy: (policy: EgressPolicy) => Promise<readonly string[]>
 }
 
 /** At most 15 minutes: what is revoked here only by not being renewed must die soon. */
@@ -29,14 +29,21 @@ export function createTokenSource(
   whose: Pick<MintOptions, 'sandbox' | 'tenant'>,
   policy: EgressPolicy,
 ): TokenSource {
-  let current: { readonly policy: EgressPolicy; readonly minted: Promise<Minted> } | undefined
+  let current: { readonly policy: EgressPolicy; readonly minted: Promise<MintedToken> } | undefined
   let inForce = policy
 
-  const mint = async (wanted: EgressPolicy): Promise<Minted> =>
-    mintToken({ key, issuer, audience, ...whose, egress: await asData(wanted), lifeSeconds: LIFE_SECONDS })
+  /** All that may live, by id, with its end. */
+  const alive = new Map<string, number>()
+  const mint = async (wanted: EgressPolicy): Promise<MintedToken> => {
+    const egress = await asData(wanted)
+    const minted = await mintToken({ key, issuer, audience, ...whose, egress, lifeSeconds: LIFE_SECONDS })
+    for (const [id, endMs] of alive) if (endMs < Date.now()) alive.delete(id)
+    alive.set(minted.tokenId, minted.expiresAtMs)
+    return minted
+  }
 
   /** At most one is being made at a time; a failure is not kept. */
-  const renew = (wanted: EgressPolicy): Promise<Minted> => {
+  const renew = (wanted: EgressPolicy): Promise<MintedToken> => {
     const entry = { policy: wanted, minted: mint(wanted) }
     current = entry
     entry.minted.catch(() => {
@@ -58,13 +65,11 @@ export function createTokenSource(
       const minted = await mint(next)
       inForce = next
       current = { policy: next, minted: Promise.resolve(minted) }
+      const former = [...alive.keys()].filter((id) => id !== minted.tokenId)
+      for (const id of former) alive.delete(id)
+      return former
     },
   }
-}
-
-interface Minted {
-  readonly token: string
-  readonly expiresAtMs: number
 }
 
 async function asData(policy: EgressPolicy): Promise<EgressPolicyData> {

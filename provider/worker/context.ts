@@ -17,6 +17,8 @@ export interface WorkerContext {
   nextMark(): string
   /** Takes the place of the children's environment. */
   setEnvironment(env: Readonly<Record<string, string>>): void
+  /** @throws Fault `bad_request` for a worker without a way to a gateway of its own */
+  setGatewayToken(token: string, cutTunnels: boolean): void
   /** Milliseconds from now. */
   setTimeToLive(milliseconds: number): void
 }

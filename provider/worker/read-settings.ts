@@ -1,7 +1,8 @@
 /** Reads and checks the settings. A file is removed once it is read: what it holds is for the worker alone. */
 import fs from 'node:fs'
 import { integer, parseEnvironment, parseObject, text } from './command.ts'
-import type { WorkerForward, WorkerRoot, WorkerSettings } from './settings.ts'
+import { parseGatewayToken } from './gateway-way.ts'
+import type { WorkerForward, WorkerGateway, WorkerRoot, WorkerSettings } from './settings.ts'
 
 const MAX_BYTES = 4 * 1024 * 1024
 const MIN_TOKEN_LENGTH = 32
@@ -41,6 +42,7 @@ export function parseSettings(document: unknown): WorkerSettings {
     env: parseEnvironment(fields['env']),
     inheritEnv: fields['inheritEnv'] === true,
     forward: list(fields['forward'] ?? [], 'forward').map(parseForward),
+    ...(fields['gateway'] !== undefined && { gateway: parseGateway(parseObject(fields['gateway'], 'gateway')) }),
     ...(timeToLiveMs !== undefined && { timeToLiveMs }),
     announce: fields['announce'] === true,
     endWithStdin: fields['endWithStdin'] === true,
@@ -67,6 +69,21 @@ function parseForward(value: unknown): WorkerForward {
     host: required(fields, 'host'),
     port: integer(fields, 'port', 0, 65_535) ?? 3128,
     path: required(fields, 'path'),
+  }
+}
+
+function parseGateway(fields: Readonly<Record<string, unknown>>): WorkerGateway {
+  const url = required(fields, 'url')
+  const parsed = URL.parse(url)
+  if (parsed?.protocol !== 'http:' && parsed?.protocol !== 'https:')
+    throw new Error('the `url` of `gateway` is not `http:` or `https:`')
+  const [ca, token] = [text(fields, 'ca'), parseGatewayToken(fields['token'])]
+  return {
+    host: required(fields, 'host'),
+    port: integer(fields, 'port', 0, 65_535) ?? 3128,
+    url,
+    ...(ca !== undefined && { ca }),
+    ...(token !== undefined && { token }),
   }
 }
 

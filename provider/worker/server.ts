@@ -17,6 +17,7 @@ import {
   writeFileJson,
 } from './file-routes.ts'
 import { makeFolder, move, statFile } from './files.ts'
+import { parseGatewayToken } from './gateway-way.ts'
 import { remove } from './folders.ts'
 import { feedProcess, signalProcess, startProcess, streamEnd, streamOutput } from './process-routes.ts'
 import { queryField } from './path-text.ts'
@@ -155,6 +156,8 @@ async function configure(context: WorkerContext, request: http.IncomingMessage):
   const fields = await readObject(request)
   const env = fields['env'] === undefined ? undefined : parseEnvironment(fields['env'])
   const timeToLiveMs = integer(fields, 'timeToLiveMs', 1, Number.MAX_SAFE_INTEGER)
+  const gatewayToken = parseGatewayToken(fields['gatewayToken'])
+  if (gatewayToken !== undefined) context.setGatewayToken(gatewayToken, fields['cutTunnels'] === true)
   if (env !== undefined) context.setEnvironment(env)
   if (timeToLiveMs !== undefined) context.setTimeToLive(timeToLiveMs)
 }

@@ -20,6 +20,8 @@ export interface WorkerSettings {
   readonly inheritEnv?: boolean
   /** Loopback ports that are carried to unix sockets: the way to the gateway. None by default. */
   readonly forward?: readonly WorkerForward[]
+  /** A loopback port that is carried to a gateway over the network, each request with the token. None by default. */
+  readonly gateway?: WorkerGateway
   /** Milliseconds until the worker ends itself and everything it started; wall-clock time, so that a pause counts. None by default. */
   readonly timeToLiveMs?: number
   /** Print the line `ready` to stdout as soon as requests are answered; false by default. */
@@ -32,6 +34,19 @@ export interface WorkerSettings {
 export interface WorkerRoot {
   readonly path: string
   readonly writable: boolean
+}
+
+/** The way to a gateway for a sandbox that is not on its machine. */
+export interface WorkerGateway {
+  /** Where clients inside find it. */
+  readonly host: string
+  readonly port: number
+  /** `http://host:port` or `https://host:port`. */
+  readonly url: string
+  /** PEM of authorities for `https:`; those of Node by default. */
+  readonly ca?: string
+  /** For `Proxy-Authorization: Bearer`; until there is one, by `/configure`, requests are refused. No command gets it. */
+  readonly token?: string
 }
 
 /** A loopback port that is carried to a unix socket. */

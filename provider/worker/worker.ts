@@ -5,7 +5,9 @@ import type net from 'node:net'
 import { createChildPipes } from './child-pipes.ts'
 import { createConfinement } from './confinement.ts'
 import type { WorkerContext } from './context.ts'
+import { Fault } from './fault.ts'
 import { startForward } from './forward.ts'
+import { type GatewayWay, openGatewayWay } from './gateway-way.ts'
 import { killTree } from './process-tree.ts'
 import { createProcesses } from './processes.ts'
 import { createServer } from './server.ts'
@@ -31,6 +33,7 @@ export async function startWorker(settings: WorkerSettings, onExpired: () => voi
   const base = { PATH: DEFAULT_PATH, ...(settings.inheritEnv === true && ownEnvironment()) }
   let marks = 0
   let expiry: NodeJS.Timeout | undefined
+  let way: GatewayWay | undefined
 
   const processes = createProcesses(pipes, tag)
   const context: WorkerContext & { defaults: WorkerContext['defaults'] } = {
@@ -42,6 +45,10 @@ export async function startWorker(settings: WorkerSettings, onExpired: () => voi
     nextMark: () => `${tag}.${++marks}.`,
     setEnvironment: (env) => {
       context.defaults = { ...context.defaults, env: { ...base, ...env } }
+    },
+    setGatewayToken: (token, cutTunnels) => {
+      if (way === undefined) throw new Fault('bad_request', 'this worker carries nothing to a gateway under a token')
+      way.setToken(token, cutTunnels)
     },
     setTimeToLive: (milliseconds) => {
       clearTimeout(expiry)
@@ -61,6 +68,7 @@ export async function startWorker(settings: WorkerSettings, onExpired: () => voi
   const close = (): void => {
     clearTimeout(expiry)
     for (const listener of [server, ...forwards]) listener.close()
+    void way?.close()
     server.closeAllConnections()
     for (const run of context.commands.values()) run?.cancel()
     processes.cancelAll()
@@ -69,6 +77,7 @@ export async function startWorker(settings: WorkerSettings, onExpired: () => voi
   }
 
   forwards.push(...(await Promise.all((settings.forward ?? []).map(startForward))))
+  if (settings.gateway !== undefined) way = await openGatewayWay(settings.gateway)
   await threads
   await listen(server, settings.listen)
   if (settings.timeToLiveMs !== undefined) context.setTimeToLive(settings.timeToLiveMs)

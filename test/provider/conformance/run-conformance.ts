@@ -14,6 +14,7 @@ import {
   openBench,
 } from '../../../provider/conformance/index.ts'
 import { type BackendConfig, createSandboxProvider } from '../../../provider/index.ts'
+import type { AbandonedHost } from './abandon.ts'
 
 /** One of our backends. */
 export interface OwnSubject {
@@ -22,6 +23,8 @@ export interface OwnSubject {
   readonly node: readonly string[]
   readonly probe?: string | undefined
   readonly leftovers?: (sandboxId: string) => Promise<readonly string[]>
+  /** For sandboxes elsewhere. See {@link ConformanceSubject}. */
+  readonly gatewayAddress?: string
   /** Runs after all checks. */
   readonly done?: () => Promise<void>
 }
@@ -48,18 +51,19 @@ export function runConformance(
   beforeAll(async () => {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spc-'))
     const runtimeRoot = path.join(folder, 'r')
-    const { config, node, probe, leftovers, done } = await prepare()
+    const { config, node, probe, leftovers, gatewayAddress, done } = await prepare()
     const subject: ConformanceSubject = {
       createProvider: (options) => createSandboxProvider({ ...options, backend: config, runtimeRoot }),
       runtimeRoot,
       node,
       ...(probe !== undefined && { probe }),
+      ...(gatewayAddress !== undefined && { gatewayAddress }),
       leftovers: async (id) => [
         ...(fs.existsSync(path.join(runtimeRoot, id)) ? [`runtime folder of ${id}`] : []),
         ...processesOf(id),
         ...((await leftovers?.(id)) ?? []),
       ],
-      abandon: () => abandonSandbox(config, runtimeRoot),
+      abandon: () => abandonSandbox({ config, runtimeRoot, gatewayAddress }),
     }
     bench = await openBench(subject)
     finish = async () => {
@@ -115,12 +119,10 @@ function processesOf(id: string): readonly string[] {
     })
 }
 
-async function abandonSandbox(config: BackendConfig, runtimeRoot: string): Promise<string> {
-  const child = spawn(
-    process.execPath,
-    [path.join(import.meta.dirname, 'abandon.ts'), JSON.stringify({ config, runtimeRoot })],
-    { stdio: ['ignore', 'pipe', 'inherit'] },
-  )
+async function abandonSandbox(host: AbandonedHost): Promise<string> {
+  const child = spawn(process.execPath, [path.join(import.meta.dirname, 'abandon.ts'), JSON.stringify(host)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
   const exited = once(child, 'exit')
   const failed = exited.then(([code]) => Promise.reject(new Error(`the other host ended with ${String(code)}`)))
   const [line] = (await Promise.race([once(child.stdout, 'data'), failed])) as [Buffer]

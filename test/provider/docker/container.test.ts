@@ -149,7 +149,7 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox'], 'containers without
     })
     const attached = await other.attach(sandbox.id)
     expect(attached?.rootDir).toBe('/workspace')
-    const socket = await attached!.connect()
+    const socket = await attached!.connect!()
     socket.destroy()
     await attached!.stop()
     await sandbox.started.ended

@@ -36,7 +36,7 @@ export async function startSandbox(
       undo: (_step, action) => void steps.unshift(action),
       ...request,
     })
-    const client = createWorkerClient({ connect: started.connect, token })
+    const client = createWorkerClient({ connect: started.connect!, token })
     const sh = async (line: string): Promise<string> => {
       const { stdout, stderr } = await client.execute({ command: line })
       return stdout + stderr

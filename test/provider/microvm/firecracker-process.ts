@@ -268,7 +268,7 @@ async function call(found: (connect: () => Promise<net.Socket>) => void): Promis
     process.exit(0)
   }
   void started.ended.then(end)
-  found(started.connect)
+  found(started.connect!)
   host.end('ready\n')
 }
 

@@ -107,6 +107,6 @@ test('is listed with its labels and can be attached to', async () => {
   expect(listed!.expiresAtMs! - listed!.createdAtMs).toBe(60_000)
   const attached = await backend.backend.attach(sandbox.id)
   expect(attached).toMatchObject({ rootDir: sandbox.started.rootDir, gateway: sandbox.started.gateway })
-  ;(await attached!.connect()).destroy()
+  ;(await attached!.connect!()).destroy()
   expect(await backend.backend.attach('sbx_unknown')).toBeUndefined()
 })

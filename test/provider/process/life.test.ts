@@ -151,7 +151,7 @@ describeNeeding(['bubblewrap'], 'sandboxes behind bubblewrap', () => {
     expect(await elsewhere.list()).toEqual([expect.objectContaining({ id: sandbox.id, labels: { owner: 'me' } })])
     const attached = await elsewhere.attach(sandbox.id)
     expect(attached?.rootDir).toBe('/workspace')
-    ;(await attached!.connect()).destroy()
+    ;(await attached!.connect!()).destroy()
     await attached!.stop()
     await Promise.all([attached!.ended, sandbox.started.ended])
     expect(await leftOf(sandbox.id)).toEqual([])
@@ -188,7 +188,7 @@ describeNeeding(['bubblewrap'], 'sandboxes behind bubblewrap', () => {
     await one.shell(
       `rm /run/sallyport/control/worker.sock && ln -s ${other.runtimeFolder}/control/worker.sock /run/sallyport/control/worker.sock`,
     )
-    await expect(one.started.connect()).rejects.toMatchObject({ code: 'SALLYPORT_SANDBOX_CONNECTION_LOST' })
+    await expect(one.started.connect!()).rejects.toMatchObject({ code: 'SALLYPORT_SANDBOX_CONNECTION_LOST' })
   })
 
   test('an abort ends what had begun', async () => {

@@ -67,7 +67,7 @@ export async function createTestBackend(
         }
         throw error
       })
-      const client = createWorkerClient({ connect: started.connect, token: asked.workerToken })
+      const client = createWorkerClient({ connect: started.connect!, token: asked.workerToken })
       const sandbox: TestSandbox = {
         id: asked.id,
         runtimeFolder: asked.runtimeFolder,

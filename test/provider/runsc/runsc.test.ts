@@ -70,7 +70,7 @@ describeNeeding(['root', 'namespaces', 'docker', 'busybox', 'gcc', 'runsc'], 'th
     expect(at20).toEqual(Array.from({ length: 20 }, (_, index) => `${index}\n`))
 
     const attached = await backendOf().attach(sandbox.id)
-    const one = await attached!.connect()
+    const one = await attached!.connect!()
     one.destroy()
     // The process that made it holds on to it all the same.
     expect(await sandbox.sh('echo still')).toBe('still\n')

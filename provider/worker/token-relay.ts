@@ -1,6 +1,6 @@
 /**
- * Carries a sandbox's requests to a gateway elsewhere and adds its token to each, so that the token never enters the sandbox. Decides nothing: whatever
- * the gateway answers goes back as it is. HTTP alone; a client that speaks SOCKS5 is closed.
+ * Carries a sandbox's requests to a gateway elsewhere and adds its token to each, so that no command has it: on the host of a sandbox that has no network, or
+ * in the worker of one that is elsewhere. Decides nothing: whatever the gateway answers goes back as it is. HTTP alone; a client that speaks SOCKS5 is closed.
  */
 import http from 'node:http'
 import net from 'node:net'
@@ -12,9 +12,9 @@ export interface TokenRelayOptions {
   readonly gateway: URL
   /** PEM of authorities for an `https:` gateway; the system's by default. */
   readonly ca?: string | undefined
-  /** Asked for each request. */
+  /** Asked for each request; while there is none, requests are refused. */
   readonly token: () => Promise<string>
-  readonly socketPath: string
+  readonly listen: { readonly path: string } | { readonly host: string; readonly port: number }
 }
 
 /** A relay that listens. */
@@ -64,7 +64,7 @@ export async function startTokenRelay(options: TokenRelayOptions): Promise<Token
   server.on('clientError', (_error, client) => client.destroy())
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
-    server.listen(options.socketPath, resolve)
+    server.listen({ ...options.listen }, resolve)
   })
   const cut = (): void => {
     for (const stream of open) stream.destroy()
