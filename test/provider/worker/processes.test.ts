@@ -67,7 +67,7 @@ describe('a background process', () => {
   })
 
   it('gets signals with its whole group', async () => {
-    const line = `trap 'echo caught; exit 9' TERM; sh -c 'trap "echo child; exit" TERM; echo ready; while :; do sleep 0.02; done' & wait; wait`
+    const line = `trap 'echo caught; wait; exit 9' TERM; sh -c 'trap "echo child; exit" TERM; echo ready; while :; do sleep 0.02; done' & wait; wait`
     const id = await worker.client.spawn({ command: line })
     for await (const { data } of worker.client.output(id)) if (data.includes('ready')) break
     await worker.client.signal(id, 'SIGTERM')
