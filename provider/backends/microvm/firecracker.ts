@@ -22,6 +22,7 @@ export interface FirecrackerOptions {
   readonly unsafeNoJailer: boolean
   readonly chrootBaseDir: string
   readonly kvmDevice: string
+  readonly startTimeoutMs: number
 }
 
 /** What is driven here is the API of this version. */
@@ -87,7 +88,7 @@ export function createFirecrackerEngine(options: FirecrackerOptions): Engine {
       })
       await place.launched(launched)
       const socketPath = path.join(place.folder, API_SOCKET)
-      await apiListens(socketPath, launched, place.signal)
+      await apiListens(socketPath, launched, Math.max(API_PATIENCE_MS, options.startTimeoutMs), place.signal)
       const api = createFirecrackerApi(socketPath)
       if (from === 'boot') await boot(api, shape, place.network !== undefined)
       else await load(api)
@@ -195,8 +196,13 @@ function jailId(id: string): string {
   return id.replaceAll('_', '-')
 }
 
-async function apiListens(socketPath: string, launched: Launched, signal: AbortSignal): Promise<void> {
-  const untilMs = Date.now() + API_PATIENCE_MS
+async function apiListens(
+  socketPath: string,
+  launched: Launched,
+  patienceMs: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const untilMs = Date.now() + patienceMs
   for (;;) {
     signal.throwIfAborted()
     const socket = await connectControl(socketPath).catch(() => undefined)

@@ -27,7 +27,7 @@ const TRANSLATION_MB = 128
 /** QEMU itself, and the vsock device. */
 const OWN_MB = 320
 const POLL_MS = 5
-const DEVICE_PATIENCE_MS = 10_000
+const DEVICE_PATIENCE_MS = 30_000
 
 /** An engine that starts nothing yet. */
 export function createQemuEngine({ qemuBinary, vsockBinary }: QemuOptions): Engine {

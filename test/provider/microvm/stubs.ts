@@ -71,6 +71,8 @@ export function makeStubs(): Stubs {
       jailerBinary: path.join(folder, 'jailer'),
       chrootBaseDir: path.join(folder, 'jail'),
       kvmDevice: '/dev/null',
+      // What stands in for it takes seconds of a processor, and a busy machine has few.
+      startTimeoutMs: 110_000,
       kernelImage: path.join(folder, 'vmlinux'),
       initrdImage: path.join(folder, 'initrd.cpio'),
       rootfsImage: path.join(folder, 'rootfs.squashfs'),
