@@ -81,6 +81,8 @@ export interface Backend {
    * the network.
    */
   readonly egress?: 'socket' | 'token'
+  /** Milliseconds that taking away what one step of a start made may take; 10 s by default. */
+  readonly undoBudgetMs?: number
   /** Whether a sandbox can be started before it is known for whom: its labels are kept by the host alone. */
   readonly canBeSpare?: true
   /** @throws SandboxError that says what is missing and the command that installs it */

@@ -75,7 +75,7 @@ export async function createSandbox(
 }
 
 async function makeAnew(workshop: Workshop, policy: EgressPolicy, options: CreateSandboxOptions): Promise<MadeSandbox> {
-  const transaction = new Transaction()
+  const transaction = new Transaction(workshop.backend.undoBudgetMs)
   const meta = newMeta(workshop.backend, options, policy)
   const failed = new AbortController()
   const signal = options.signal === undefined ? failed.signal : AbortSignal.any([options.signal, failed.signal])

@@ -1,7 +1,7 @@
 /** All of it or nothing: steps, each with its undo. When one fails, what the earlier ones made is taken away, last first. */
 import { SandboxError } from './sandbox-error.ts'
 
-/** For one undo. */
+/** For one undo, where the platform does not need longer. */
 const UNDO_BUDGET_MS = 10_000
 
 /** One series of steps. */
@@ -9,8 +9,8 @@ export class Transaction {
   readonly #undos: { readonly step: string; readonly action: () => Promise<void> }[] = []
   readonly #undoBudgetMs: number
 
-  constructor(undoBudgetMs: number = UNDO_BUDGET_MS) {
-    this.#undoBudgetMs = undoBudgetMs
+  constructor(undoBudgetMs?: number) {
+    this.#undoBudgetMs = undoBudgetMs ?? UNDO_BUDGET_MS
   }
 
   /** Registers what takes away what a step made, or is about to make: it must cope with either. */

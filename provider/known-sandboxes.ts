@@ -27,7 +27,8 @@ export async function knownSandboxes(backend: Backend, runtimeRoot: string): Pro
   }
   for (const meta of metas) {
     const { id, createdAtMs, expiresAtMs, labels } = meta
-    const info = { id, createdAtMs, ...(expiresAtMs !== undefined && { expiresAtMs }), labels }
+    const platform = known.get(id)?.info.platform
+    const info = { id, createdAtMs, ...(expiresAtMs !== undefined && { expiresAtMs }), labels, ...(platform && { platform }) } // prettier-ignore
     known.set(id, { info, owner: await stateOfOwner(meta.owner), meta })
   }
   return [...known.values()].sort((a, b) => a.info.createdAtMs - b.info.createdAtMs)

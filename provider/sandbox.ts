@@ -132,6 +132,8 @@ export interface SandboxInfo {
   readonly createdAtMs: number
   readonly expiresAtMs?: number
   readonly labels: Readonly<Record<string, string>>
+  /** What the platform itself says of it, by names that the backend's page lists; absent where there is nothing to say. */
+  readonly platform?: Readonly<Record<string, string>>
 }
 
 /** What a backend can do and what it enforces, as data. */

@@ -113,6 +113,8 @@ export interface WorkerProbeReport {
 export interface WorkerConfiguration {
   /** Takes the place of the children's environment. */
   readonly env?: Readonly<Record<string, string>> | undefined
+  /** Takes the place of the bearer, from the next request on; 32 visible ASCII characters or more. */
+  readonly token?: string | undefined
   /** Counted from now. */
   readonly timeToLiveMs?: number | undefined
   /** For the way to a gateway elsewhere; takes the place of the one before. */

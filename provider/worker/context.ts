@@ -13,8 +13,12 @@ export interface WorkerContext {
   /** Commands that somebody waits for, by id; undefined while one is being started. */
   readonly commands: Map<string, Run | undefined>
   readonly processes: Processes
+  /** What every request must carry. */
+  readonly token: string
   /** The next value of the mark that finds a command's processes. */
   nextMark(): string
+  /** Takes the place of the bearer, from the next request on: the first one may have come by a way that others can look at. */
+  setToken(token: string): void
   /** Takes the place of the children's environment. */
   setEnvironment(env: Readonly<Record<string, string>>): void
   /** @throws Fault `bad_request` for a worker without a way to a gateway of its own */

@@ -1,6 +1,7 @@
 /** Reads and checks the settings. A file is removed once it is read: what it holds is for the worker alone. */
 import fs from 'node:fs'
 import { integer, parseEnvironment, parseObject, text } from './command.ts'
+import { Fault } from './fault.ts'
 import { parseGatewayToken } from './gateway-way.ts'
 import type { WorkerForward, WorkerGateway, WorkerRoot, WorkerSettings } from './settings.ts'
 
@@ -30,10 +31,7 @@ export function readSettings(source: string): WorkerSettings {
 /** @throws Fault that names the field */
 export function parseSettings(document: unknown): WorkerSettings {
   const fields = parseObject(document, 'settings')
-  const token = text(fields, 'token')
-  if (token === undefined || token.length < MIN_TOKEN_LENGTH || /[^\x21-\x7e]/.test(token)) {
-    throw new Error(`\`token\` is not ${MIN_TOKEN_LENGTH} or more visible ASCII characters`)
-  }
+  const token = parseToken(fields['token'])
   const timeToLiveMs = integer(fields, 'timeToLiveMs', 1, Number.MAX_SAFE_INTEGER)
   return {
     token,
@@ -47,6 +45,12 @@ export function parseSettings(document: unknown): WorkerSettings {
     announce: fields['announce'] === true,
     endWithStdin: fields['endWithStdin'] === true,
   }
+}
+
+/** The bearer. @throws Fault `bad_request`, without the text */
+export function parseToken(value: unknown): string {
+  if (typeof value === 'string' && value.length >= MIN_TOKEN_LENGTH && !/[^\x21-\x7e]/.test(value)) return value
+  throw new Fault('bad_request', `\`token\` is not ${MIN_TOKEN_LENGTH} or more visible ASCII characters`)
 }
 
 function parseListen(fields: Readonly<Record<string, unknown>>): WorkerSettings['listen'] {

@@ -22,6 +22,7 @@ import { remove } from './folders.ts'
 import { feedProcess, signalProcess, startProcess, streamEnd, streamOutput } from './process-routes.ts'
 import { queryField } from './path-text.ts'
 import { probe } from './probe.ts'
+import { parseToken } from './read-settings.ts'
 import { PROTOCOL } from './wire.ts'
 
 // Connections that have not shown the bearer; beyond this the oldest goes, so that strangers cannot lock the host out.
@@ -29,9 +30,8 @@ const MAX_STRANGERS = 256
 const HEAD_TIMEOUT_MS = 10_000
 
 /** A server that does not listen yet. */
-export function createServer(context: WorkerContext, token: string): http.Server {
+export function createServer(context: WorkerContext): http.Server {
   const strangers = new Set<net.Socket>()
-  const bearer = Buffer.from(`Bearer ${token}`)
   const server = http.createServer(
     {
       headersTimeout: HEAD_TIMEOUT_MS,
@@ -44,7 +44,10 @@ export function createServer(context: WorkerContext, token: string): http.Server
       response.setHeader('connection', 'close')
       request.on('error', () => undefined)
       response.on('error', () => undefined)
-      const known = isSame(Buffer.from(request.headers.authorization ?? '', 'latin1'), bearer)
+      const known = isSame(
+        Buffer.from(request.headers.authorization ?? '', 'latin1'),
+        Buffer.from(`Bearer ${context.token}`),
+      )
       if (known) strangers.delete(request.socket)
       const answer = known ? route(context, request, response) : answerStranger(request)
       answer.then(
@@ -157,9 +160,11 @@ async function configure(context: WorkerContext, request: http.IncomingMessage):
   const env = fields['env'] === undefined ? undefined : parseEnvironment(fields['env'])
   const timeToLiveMs = integer(fields, 'timeToLiveMs', 1, Number.MAX_SAFE_INTEGER)
   const gatewayToken = parseGatewayToken(fields['gatewayToken'])
+  const token = fields['token'] === undefined ? undefined : parseToken(fields['token'])
   if (gatewayToken !== undefined) context.setGatewayToken(gatewayToken, fields['cutTunnels'] === true)
   if (env !== undefined) context.setEnvironment(env)
   if (timeToLiveMs !== undefined) context.setTimeToLive(timeToLiveMs)
+  if (token !== undefined) context.setToken(token)
 }
 
 /** A platform's probe may know that the worker lives, and nothing more. */

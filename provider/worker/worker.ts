@@ -36,12 +36,16 @@ export async function startWorker(settings: WorkerSettings, onExpired: () => voi
   let way: GatewayWay | undefined
 
   const processes = createProcesses(pipes, tag)
-  const context: WorkerContext & { defaults: WorkerContext['defaults'] } = {
+  const context: WorkerContext & { defaults: WorkerContext['defaults']; token: string } = {
     pipes,
     confinement,
     processes,
     commands: new Map(),
     defaults: { cwd: confinement.rootDir, env: { ...base, ...settings.env } },
+    token: settings.token,
+    setToken: (token) => {
+      context.token = token
+    },
     nextMark: () => `${tag}.${++marks}.`,
     setEnvironment: (env) => {
       context.defaults = { ...context.defaults, env: { ...base, ...env } }
@@ -63,7 +67,7 @@ export async function startWorker(settings: WorkerSettings, onExpired: () => voi
     },
   }
 
-  const server = createServer(context, settings.token)
+  const server = createServer(context)
   const forwards: net.Server[] = []
   const close = (): void => {
     clearTimeout(expiry)
