@@ -59,8 +59,12 @@ export function timeOf(text: string): string {
   return at === -1 ? '' : text.slice(at + TIME.length, at + TIME.length + TIME_LENGTH)
 }
 
-/** The line as data, or undefined when it is none; only as far as readers rely on it, since the log may be older or newer than this code. */
+/**
+ * The line as data, or undefined when it is none; only as far as readers rely on it, since the log may be older or newer than this code. Every version
+ * writes printable ASCII: what holds more is not the log's, and may be meant for a terminal.
+ */
 export function parseLine(text: string): AuditLine | undefined {
+  if (!/^\{[ -~]*\}\n?$/.test(text)) return undefined
   try {
     const value: unknown = JSON.parse(text)
     return lineShape.safeParse(value).success ? (value as AuditLine) : undefined

@@ -1,8 +1,13 @@
 /** What a verification found, in words for whoever asked. */
+import { visibleText } from './escape.ts'
 import type { AuditFault, AuditVerification, InstanceReport, RunReport } from './verify.ts'
 
 /** The lines to print; the last one is the verdict. */
-export function describeVerification({ ok, signatures, fault, instances }: AuditVerification): readonly string[] {
+export function describeVerification(verification: AuditVerification): readonly string[] {
+  return linesOf(verification).map(visibleText)
+}
+
+function linesOf({ ok, signatures, fault, instances }: AuditVerification): readonly string[] {
   const lines = instances.flatMap(describeInstance)
   if (signatures === 'unchecked')
     lines.push(
