@@ -19,6 +19,7 @@ export type PlatformFault =
   | 'worker_version'
   | 'package_missing'
   | 'network_unsafe'
+  | 'setup_unusable'
 
 /** What is known besides the fault. */
 export interface PlatformErrorOptions {
@@ -67,4 +68,5 @@ const CODES: Readonly<Record<PlatformFault, SandboxErrorCode>> = {
   worker_version: 'SALLYPORT_SANDBOX_IMAGE_MISSING',
   package_missing: 'SALLYPORT_SANDBOX_BACKEND_MISSING',
   network_unsafe: 'SALLYPORT_SANDBOX_EGRESS_UNENFORCED',
+  setup_unusable: 'SALLYPORT_SANDBOX_BACKEND_MISSING',
 }
