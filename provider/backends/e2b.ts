@@ -1,0 +1,160 @@
+/** Sandboxes as machines of E2B: its firewall lets them reach the gateway and nothing else, and its SDK carries out what a worker would. */
+import type { Backend, StartedSandbox, StartRequest } from '../backend.ts'
+import type { SandboxCapabilities, SandboxInfo } from '../sandbox.ts'
+import { SandboxError } from '../sandbox-error.ts'
+import { isSandboxId } from '../runtime-folder.ts'
+import { lost } from '../worker-client/exchange.ts'
+import { createE2bApi, type E2bApi, type Machine } from './e2b/e2b-api.ts'
+import { type E2bOptions, resolveE2bOptions, type ResolvedE2bOptions } from './e2b/e2b-options.ts'
+import { findGateway, type GatewayPlace, networkFor } from './e2b/gateway-address.ts'
+import { endByLabels } from './e2b/end-by-labels.ts'
+import { keepEnvironment, keptEnvironment } from './e2b/kept-environment.ts'
+import { createMachineClient } from './e2b/machine-client.ts'
+import { ALL, gatewayOf, infoOf, labelsOfOne, machineLabels } from './e2b/machine-labels.ts'
+import { type MachineFolders, prepareMachine } from './e2b/prepare-machine.ts'
+import { lifeMs, watchMachine } from './e2b/watch-machine.ts'
+import { afterMs } from './time-to-live.ts'
+
+/** See {@link E2bOptions}. */
+export type E2bBackendOptions = E2bOptions
+
+/** All that it takes to end a machine, with tries. */
+const UNDO_BUDGET_MS = 60_000
+
+/** Makes the backend; it asks nothing of E2B. @throws TypeError for a caller's mistake */
+export function createE2bBackend(given: E2bBackendOptions): Backend {
+  const options = resolveE2bOptions(given)
+  const api = createE2bApi(options)
+
+  return {
+    name: 'e2b',
+    environment: 'linux-namespace',
+    egress: 'token',
+    undoBudgetMs: UNDO_BUDGET_MS,
+    capabilities: capabilitiesOf(options),
+    check: async () => {
+      await api.load()
+      await api.check()
+    },
+    start: (request) => start(api, options, request),
+
+    list: async (): Promise<readonly SandboxInfo[]> => {
+      const machines = await api.list(ALL)
+      return machines.flatMap((machine) => infoOf(machine) ?? [])
+    },
+
+    attach: async (id): Promise<StartedSandbox | undefined> => {
+      if (!isSandboxId(id)) return undefined
+      const [listed] = await api.list(labelsOfOne(id))
+      const gateway = listed === undefined ? undefined : gatewayOf(listed)
+      if (listed === undefined || gateway === undefined) return undefined
+      const expiresAtMs = infoOf(listed)?.expiresAtMs
+      const machine = await api.connect(listed.machineId, lifeMs(options.leaseMs, expiresAtMs))
+      if (machine === undefined) return undefined
+      const folders = await prepareMachine(machine, { gateway, isNew: false, template: options.template })
+      const env = await keptEnvironment(machine, folders)
+      return live(api, options, { machine, gateway, folders, env, expiresAtMs })
+    },
+  }
+}
+
+async function start(api: E2bApi, options: ResolvedE2bOptions, request: StartRequest): Promise<StartedSandbox> {
+  const { id, grant, env, timeoutMs, signal, undo } = request
+  // Said earlier to whoever made the provider.
+  if (grant === undefined) throw new TypeError('a sandbox of E2B has no way to a gateway of this machine')
+  const gateway = await findGateway(grant.gateway, options)
+  if (grant.ca !== undefined)
+    throw new SandboxError(
+      'SALLYPORT_SANDBOX_NOT_SUPPORTED',
+      'commands in a machine of E2B speak to the gateway themselves, and can not be told of an authority of your own: leave `ca` out, and give the gateway a certificate that everybody trusts',
+    )
+  const expiresAtMs = timeoutMs === undefined ? undefined : Date.now() + timeoutMs
+  // Also where the reply to the request is lost: then the machine is found by its labels.
+  const made: { machine?: Machine } = {}
+  undo('machine', () =>
+    made.machine === undefined ? endByLabels(api, labelsOfOne(id)) : api.end(made.machine.sandboxId),
+  )
+  const machine = await api.create({
+    metadata: machineLabels(request, gateway),
+    network: networkFor(gateway),
+    timeoutMs: lifeMs(options.leaseMs, expiresAtMs),
+    signal,
+  })
+  made.machine = machine
+  const folders = await prepareMachine(machine, { gateway, isNew: true, template: options.template, signal })
+  await keepEnvironment(machine, folders, env)
+  signal?.throwIfAborted()
+  return live(api, options, { machine, gateway, folders, env, expiresAtMs, token: grant.token })
+}
+
+interface LiveMachine {
+  readonly machine: Machine
+  readonly gateway: GatewayPlace
+  readonly folders: MachineFolders
+  readonly env: Readonly<Record<string, string>>
+  readonly expiresAtMs: number | undefined
+  /** Undefined until one is given. */
+  readonly token?: () => Promise<string>
+}
+
+function live(api: E2bApi, options: ResolvedE2bOptions, parts: LiveMachine): StartedSandbox {
+  const { machine, gateway, folders, env, expiresAtMs } = parts
+  let given: string | undefined
+  const token = parts.token ?? (() => Promise.resolve(given))
+  const { client, lose } = createMachineClient({ machine, gateway, env, token, ...folders })
+  const watch = watchMachine({ api, machine, leaseMs: options.leaseMs, expiresAtMs, onLoss: lose })
+  let stopping: Promise<void> | undefined
+  const stop = (): Promise<void> => {
+    clock?.cancel()
+    watch.stop()
+    lose(lost(new Error('the sandbox was ended')))
+    return (stopping ??= api.end(machine.sandboxId).catch((error: unknown) => {
+      stopping = undefined
+      throw error
+    }))
+  }
+  const ended = Promise.withResolvers<undefined>()
+  void watch.ended.then(() => ended.resolve(undefined))
+  // The platform ends it at its time too, in whole seconds, also when this process is gone.
+  const clock =
+    expiresAtMs === undefined
+      ? undefined
+      : afterMs(expiresAtMs - Date.now(), () => {
+          void stop()
+            .catch(() => undefined)
+            .then(() => ended.resolve(undefined))
+        })
+  return {
+    client,
+    rootDir: folders.rootDir,
+    directTargets: options.directTargets,
+    announced: true,
+    takeToken: (next) => {
+      given = next
+      return Promise.resolve()
+    },
+    ended: ended.promise,
+    stop,
+  }
+}
+
+function capabilitiesOf({ unsafeTokenInClear, unsafePrivateGateway }: ResolvedE2bOptions): SandboxCapabilities {
+  return {
+    enforcement: 'platform',
+    streaming: true,
+    spawn: true,
+    runtimeEgressChange: true,
+    memoryLimit: false,
+    processLimit: false,
+    timeToLive: true,
+    attach: true,
+    leftOpen: [
+      'every port of the gateway’s address can be reached, not its proxy’s alone',
+      'commands have the token of their sandbox in their environment; one that runs for longer than ten minutes opens no new connections then',
+      'E2B itself sees what is run, its environment and its output',
+      'a fault in E2B’s firewall or in its machines is a way out',
+      ...(unsafeTokenInClear ? ['tokens cross the network in the clear'] : []),
+      ...(unsafePrivateGateway ? ['the gateway need not be at a public address'] : []),
+    ],
+  }
+}
