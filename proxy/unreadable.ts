@@ -5,6 +5,7 @@ const WORDS: Readonly<Record<string, string>> = {
   EACCES: 'permission denied',
   EPERM: 'permission denied',
   EISDIR: 'it is a folder',
+  ENOTAFILE: 'it is no file',
   ENOTDIR: 'no such folder',
   EEXIST: 'something else has that name',
   ENOTSUP: 'no folder can be made there',

@@ -6,9 +6,6 @@ export const MAX_FIELD_CHARACTERS = 512
 /** How much of a longer text is looked at; the rest is cut unseen, so that no text costs more than this. */
 const MAX_SCANNED_CHARACTERS = 4096
 
-/** What a terminal obeys or hides, and what nobody can tell apart from nothing. */
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu
-
 const CUT_MARK = String.raw`\...`
 const REDACTED = '[redacted]'
 /** What the dialects leave of user information. */
@@ -59,11 +56,6 @@ export function quoteField(text: string): string {
   if (clean.length > MAX_FIELD_CHARACTERS) clean = clean.slice(0, MAX_FIELD_CHARACTERS - CUT_MARK.length) + CUT_MARK
   if (PLAIN.test(clean)) return `"${clean}"`
   return JSON.stringify(clean).replace(/[\x7f-\uffff]/g, (character) => String.raw`\u` + hex(character, 4))
-}
-
-/** `text` of a line for a terminal: what is no visible character is written as `\u{…}`. A line in a file may say anything. */
-export function visibleText(text: string): string {
-  return text.replace(UNSEEN, (character) => String.raw`\u{` + `${character.codePointAt(0)?.toString(16) ?? ''}}`)
 }
 
 function isSuspect(text: string): boolean {

@@ -1,7 +1,6 @@
 /** Whether a line passes the filters, by its text: a text in a line can't hold an unescaped quote, so `"tenant":"acme"` is always that field. */
-import { z } from 'zod'
-import { quoteField } from './escape.ts'
-import type { AuditLine } from './schema.ts'
+import { MAX_FIELD_CHARACTERS, quoteField } from './escape.ts'
+import { type AuditLine, fieldTypes } from './schema.ts'
 
 /** All given filters must hold; texts are compared whole. */
 export interface AuditFilters {
@@ -60,25 +59,49 @@ export function timeOf(text: string): string {
 }
 
 /**
- * The line as data, or undefined when it is none; only as far as readers rely on it, since the log may be older or newer than this code. Every version
- * writes printable ASCII: what holds more is not the log's, and may be meant for a terminal.
+ * The line as data, or undefined when it is none. The log may be older or newer than this code, so fields may be missing, and there may be others. But every version writes
+ * printable ASCII, and of each field a text, a number or a list of texts, as the schema says of those that are known, and no longer than it says: readers rely on that.
  */
 export function parseLine(text: string): AuditLine | undefined {
   if (!/^\{[ -~]*\}\n?$/.test(text)) return undefined
   try {
     const value: unknown = JSON.parse(text)
-    return lineShape.safeParse(value).success ? (value as AuditLine) : undefined
+    return isLine(value) ? value : undefined
   } catch {
     return undefined
   }
 }
 
-const lineShape = z.object({
-  seq: z.int(),
-  time: z.string(),
-  instance: z.string(),
-  kind: z.enum(['auth', 'decision', 'close', 'admin']),
-})
+const KINDS = new Set<unknown>(['auth', 'decision', 'close', 'admin'])
+const MOMENT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
+/** Of addresses and entries 32 are shown. */
+const MAX_LIST = 256
+const TYPES = fieldTypes()
+
+function isLine(value: unknown): value is AuditLine {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
+  for (const [name, field] of Object.entries(value)) {
+    const type = typeOf(field)
+    if (type === undefined || (TYPES.get(name) ?? type) !== type) return false
+  }
+  return (
+    'seq' in value &&
+    Number.isSafeInteger(value.seq) &&
+    'time' in value &&
+    MOMENT.test(String(value.time)) &&
+    'instance' in value &&
+    'kind' in value &&
+    KINDS.has(value.kind)
+  )
+}
+
+function typeOf(field: unknown): 'text' | 'number' | 'list' | 'other' | undefined {
+  if (typeof field === 'string') return field.length <= MAX_FIELD_CHARACTERS ? 'text' : undefined
+  if (typeof field === 'number') return Number.isFinite(field) ? 'number' : undefined
+  if (typeof field === 'boolean' || field === null) return 'other'
+  const isList = Array.isArray(field) && field.length <= MAX_LIST && field.every((one) => typeOf(one) === 'text')
+  return isList ? 'list' : undefined
+}
 
 function isBetween(text: string, sinceMs: number, untilMs: number): boolean {
   const timeMs = Date.parse(timeOf(text))

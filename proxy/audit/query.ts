@@ -1,12 +1,13 @@
 /** Finds lines in a log, in order of time, streaming with bounded memory. Trusts nothing that it reads and proves nothing; see verify.ts. */
 import { z } from 'zod'
 import { SallyportError } from '../../policies/error.ts'
-import { openSync, closeSync, readSync } from 'node:fs'
+import { closeSync, readSync } from 'node:fs'
 import type { LineIndex } from './index/line-index.ts'
 import { type AuditFilters, compileFilters, parseLine, timeOf } from './match.ts'
+import { openSegmentSync } from './open-segment.ts'
 import { MAX_LINE_BYTES, readLines } from './read-lines.ts'
 import type { AuditLine } from './schema.ts'
-import { type SegmentFile, segmentsAt } from './segments.ts'
+import { type SegmentFile, segmentsByInstance } from './segments.ts'
 
 export type { AuditFilters } from './match.ts'
 
@@ -34,7 +35,9 @@ export interface Found {
 }
 
 /** For each instance: number of the file, and offset after the last line that was given back. */
-type Positions = Readonly<Record<string, readonly [number, number]>>
+type Positions = ReadonlyMap<string, readonly [number, number]>
+
+const NOWHERE: Positions = new Map()
 
 const positionsSchema = z.record(z.string(), z.tuple([z.int().positive(), z.int().nonnegative()]))
 
@@ -50,21 +53,18 @@ export async function* queryAudit({
   index,
   signal,
 }: QueryOptions): AsyncGenerator<Found, void, undefined> {
-  let positions = cursor === undefined ? {} : parseCursor(cursor)
-  const logs = Map.groupBy(segmentsAt(path), ({ instance }) => instance)
-  const sources = [...logs]
-    .filter(([instance]) => filters.instance === undefined || filters.instance === instance)
-    .map(([instance, segments]) =>
-      index === undefined
-        ? scan(segments, filters, positions, signal)
-        : lookUp(index, instance, segments, filters, positions, signal),
-    )
+  let positions = cursor === undefined ? NOWHERE : parseCursor(cursor)
+  const sources = [...segmentsByInstance(path, filters.instance)].map(([instance, segments]) =>
+    index === undefined
+      ? scan(segments, filters, positions, signal)
+      : lookUp(index, instance, segments, filters, positions, signal),
+  )
   let count = 0
   try {
     for await (const { hit, line } of merge(sources)) {
       if (count >= limit) return
       count += 1
-      const now = (positions = { ...positions, [hit.instance]: [hit.number, hit.endOffset] as const })
+      const now = (positions = new Map(positions).set(hit.instance, [hit.number, hit.endOffset]))
       yield { line, text: hit.text, cursor: () => printCursor(now) }
     }
   } finally {
@@ -88,7 +88,7 @@ async function* scan(
 ): AsyncGenerator<Hit, void, undefined> {
   const matches = compileFilters(filters)
   for (const { path, instance, number } of segments) {
-    const [fromNumber, fromOffset] = positions[instance] ?? [0, 0]
+    const [fromNumber, fromOffset] = positions.get(instance) ?? [0, 0]
     if (number < fromNumber) continue
     let offset = number === fromNumber ? fromOffset : 0
     for await (const { lines, endOffset } of readLines(path, offset, signal)) {
@@ -115,7 +115,7 @@ async function* lookUp(
 ): AsyncGenerator<Hit, void, undefined> {
   const matches = compileFilters(filters)
   const paths = new Map(segments.map(({ number, path }) => [number, path]))
-  const [fromNumber, fromOffset] = positions[instance] ?? [0, 0]
+  const [fromNumber, fromOffset] = positions.get(instance) ?? [0, 0]
   let place = { number: fromNumber, offset: fromOffset }
   let file: { readonly number: number; readonly fd: number } | undefined
   let isStale = false
@@ -124,7 +124,7 @@ async function* lookUp(
       signal?.throwIfAborted()
       if (file?.number !== number) {
         if (file !== undefined) closeSync(file.fd)
-        file = { number, fd: openSync(paths.get(number) ?? '', 'r') }
+        file = { number, fd: openSegmentSync(paths.get(number) ?? '') }
       }
       const text = readLineAt(file.fd, offset, length)
       if (text === undefined) {
@@ -143,7 +143,7 @@ async function* lookUp(
   } finally {
     if (file !== undefined) closeSync(file.fd)
   }
-  yield* scan(segments, filters, { [instance]: [place.number, place.offset] }, signal)
+  yield* scan(segments, filters, new Map([[instance, [place.number, place.offset]]]), signal)
 }
 
 /** Undefined when no whole line is there. */
@@ -157,7 +157,9 @@ function readLineAt(fd: number, offset: number, length: number): string | undefi
 async function* merge(
   sources: readonly AsyncGenerator<Hit, void, undefined>[],
 ): AsyncGenerator<{ readonly hit: Hit; readonly line: AuditLine }, void, undefined> {
-  const heads = await Promise.all(sources.map((source) => source.next()))
+  // One after the other: of many instances no more files are open at a time than there are long ones.
+  const heads: IteratorResult<Hit, void>[] = []
+  for (const source of sources) heads.push(await source.next())
   for (;;) {
     const [first, earliest] = earliestOf(heads)
     const source = sources[first]
@@ -178,7 +180,7 @@ function earliestOf(heads: readonly IteratorResult<Hit, void>[]): readonly [inde
 }
 
 function printCursor(positions: Positions): string {
-  return Buffer.from(JSON.stringify(positions)).toString('base64url')
+  return Buffer.from(JSON.stringify(Object.fromEntries(positions))).toString('base64url')
 }
 
 /** Whether a text is a cursor of an audit query. */
@@ -193,7 +195,7 @@ export function isCursor(text: string): boolean {
 
 function parseCursor(cursor: string): Positions {
   try {
-    return positionsSchema.parse(JSON.parse(Buffer.from(cursor, 'base64url').toString()))
+    return new Map(Object.entries(positionsSchema.parse(JSON.parse(Buffer.from(cursor, 'base64url').toString()))))
   } catch {
     throw new SallyportError('SALLYPORT_AUDIT_UNREADABLE', `\`${cursor.slice(0, 80)}\` is no cursor of an audit query`)
   }

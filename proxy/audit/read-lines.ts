@@ -1,6 +1,7 @@
 /** Reads a file line by line with bounded memory, and says what is left at its end. */
-import { open } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
 import { SallyportError } from '../../policies/error.ts'
+import { isNoFile, openSegment } from './open-segment.ts'
 import { errorCode } from './segment.ts'
 
 /** Some lines in a row. The buffers are good only until the next batch is asked for. */
@@ -27,10 +28,10 @@ export async function* readLines(
   offset = 0,
   signal?: AbortSignal,
 ): AsyncGenerator<LineBatch, void, undefined> {
-  const file = await open(path, 'r').catch((error: unknown) => {
+  const file = await openSegment(path).catch((error: unknown) => {
     throw new SallyportError(
       'SALLYPORT_AUDIT_UNREADABLE',
-      `audit log \`${path}\` can't be read (${errorCode(error)})`,
+      `audit log \`${path}\` can't be read (${isNoFile(error) ? 'it is no file' : errorCode(error)})`,
       { cause: error },
     )
   })
@@ -41,10 +42,12 @@ export async function* readLines(
     let endOffset = offset
     for (let position = offset; ;) {
       signal?.throwIfAborted()
-      const { bytesRead } = await file.read(buffer, kept, CHUNK_BYTES, position)
-      if (bytesRead === 0) return
-      position += bytesRead
-      const view = buffer.subarray(0, kept + bytesRead)
+      const { length, isEnd } = await fill(file, buffer.subarray(kept, kept + CHUNK_BYTES), position)
+      if (length === 0) return
+      // Whoever reads many files side by side waits with none of them open that is at its end.
+      if (isEnd) await file.close()
+      position += length
+      const view = buffer.subarray(0, kept + length)
       const skipped = isSkipping ? view.indexOf(10) + 1 : 0
       const lines: Buffer[] = []
       let start = skipped
@@ -61,10 +64,25 @@ export async function* readLines(
         }
       }
       yield { lines, endOffset, restBytes: position - endOffset }
+      if (isEnd) return
       kept = isSkipping ? 0 : view.length - start
       if (kept > 0) buffer.copyWithin(0, start, view.length)
     }
   } finally {
     await file.close()
   }
+}
+
+/** Reads until the buffer is full, or the file ends for now. */
+async function fill(
+  file: FileHandle,
+  buffer: Buffer,
+  position: number,
+): Promise<{ readonly length: number; readonly isEnd: boolean }> {
+  for (let length = 0; length < buffer.length;) {
+    const { bytesRead } = await file.read(buffer, length, buffer.length - length, position + length)
+    if (bytesRead === 0) return { length, isEnd: true }
+    length += bytesRead
+  }
+  return { length: buffer.length, isEnd: false }
 }

@@ -1,11 +1,12 @@
 /** Finds where the last run of an instance stopped, so that the next one continues its chain. Reads only the end of the last files. */
-import { closeSync, fstatSync, openSync, readFileSync, readSync } from 'node:fs'
+import { closeSync, fstatSync, readFileSync, readSync } from 'node:fs'
 import { SallyportError } from '../../policies/error.ts'
 import { type ChainState, GENESIS, hashLine } from './chain.ts'
 import { isSignatureValid } from './checkpoint.ts'
 import type { VerifyKey } from './key.ts'
 import type { PreviousEnd } from './line.ts'
-import { listSegments, type SegmentFile } from './segments.ts'
+import { openSegmentSync } from './open-segment.ts'
+import { listSegmentNames, type SegmentFile } from './segments.ts'
 
 /** Where to go on, and what to say of the run before. */
 export interface Resumed {
@@ -24,7 +25,7 @@ const TAIL_BYTES = 1 << 20
  * @throws SallyportError `SALLYPORT_AUDIT_UNWRITABLE` when the end of the log is no log
  */
 export function resumeLog(folder: string, instance: string, headPath: string | undefined, key: VerifyKey): Resumed {
-  const segments = listSegments(folder).filter((segment) => segment.instance === instance)
+  const segments = listSegmentNames(folder).filter((segment) => segment.instance === instance)
   const onDisk = resumeFromFiles(segments)
   const head = headPath === undefined ? undefined : readHead(headPath, instance, key)
   if (head === undefined || head.chain.seq <= onDisk.chain.seq) return onDisk
@@ -76,7 +77,7 @@ function readEnd(segment: SegmentFile): { readonly last: LastLine | undefined; r
 }
 
 function readTail(path: string): { readonly bytes: Buffer; readonly size: number } {
-  const fd = openSync(path, 'r')
+  const fd = openSegmentSync(path)
   try {
     const { size } = fstatSync(fd)
     const bytes = Buffer.alloc(Math.min(size, TAIL_BYTES))

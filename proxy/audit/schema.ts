@@ -137,6 +137,21 @@ export const auditLineSchema = z.discriminatedUnion('kind', [auth, decision, clo
 /** One line of the log, as read back. */
 export type AuditLine = z.infer<typeof auditLineSchema>
 
+/** What each field is. */
+export function fieldTypes(): ReadonlyMap<string, 'text' | 'number' | 'list'> {
+  return new Map(
+    auditLineSchema.options.flatMap(({ shape }) =>
+      Object.entries<z.core.$ZodType>(shape).map(([name, schema]) => [name, fieldType(schema)] as const),
+    ),
+  )
+}
+
+function fieldType(schema: z.core.$ZodType): 'text' | 'number' | 'list' {
+  if (schema instanceof z.ZodOptional) return fieldType(schema.unwrap())
+  if (schema instanceof z.ZodArray) return 'list'
+  return schema instanceof z.ZodNumber ? 'number' : 'text'
+}
+
 /** The JSON Schema that ships as `schemas/audit.schema.json`. */
 export function auditJsonSchema(): object {
   return {

@@ -32,10 +32,22 @@ export function parseSegmentPath(path: string): SegmentFile | undefined {
   return { path, instance, number: Number(digits) }
 }
 
-/** The segments in a folder, by instance and number. */
+/** The segments in a folder, by instance and number. What has the name of one and is no file (a link, a pipe, a folder) is none: a gateway wrote no such. */
 export function listSegments(folder: string): readonly SegmentFile[] {
+  return segmentsOf(
+    folder,
+    readdirSync(folder, { withFileTypes: true }).flatMap((entry) => (entry.isFile() ? [entry.name] : [])),
+  )
+}
+
+/** The same with what is no file, for whoever is to say so. */
+export function listSegmentNames(folder: string): readonly SegmentFile[] {
+  return segmentsOf(folder, readdirSync(folder))
+}
+
+function segmentsOf(folder: string, names: readonly string[]): readonly SegmentFile[] {
   const found: SegmentFile[] = []
-  for (const name of readdirSync(folder)) {
+  for (const name of names) {
     const segment = parseSegmentPath(join(folder, name))
     if (segment !== undefined) found.push(segment)
   }
@@ -43,12 +55,12 @@ export function listSegments(folder: string): readonly SegmentFile[] {
 }
 
 /**
- * What `path` names: the segments in a folder, or one file.
+ * What `path` names: the segments in a folder, as `list` finds them, or one file.
  * @throws SallyportError `SALLYPORT_AUDIT_UNREADABLE`
  */
-export function segmentsAt(path: string): readonly SegmentFile[] {
+export function segmentsAt(path: string, list = listSegments): readonly SegmentFile[] {
   try {
-    if (statSync(path).isDirectory()) return listSegments(path)
+    if (statSync(path).isDirectory()) return list(path)
   } catch (error) {
     throw new SallyportError(
       'SALLYPORT_AUDIT_UNREADABLE',
@@ -63,6 +75,26 @@ export function segmentsAt(path: string): readonly SegmentFile[] {
       `\`${path}\` is not named as an audit file is: \`audit-<instance>-<number>.jsonl\``,
     )
   return [segment]
+}
+
+/** Each is a file that is read, and a place that is remembered. */
+const MAX_INSTANCES = 1_000
+
+/**
+ * The segments that `path` names, of each instance or of one.
+ * @throws SallyportError `SALLYPORT_AUDIT_UNREADABLE`, also for more instances than are read side by side
+ */
+export function segmentsByInstance(path: string, wanted?: string): ReadonlyMap<string, readonly SegmentFile[]> {
+  const segments = segmentsAt(path)
+  const logs = Map.groupBy(
+    wanted === undefined ? segments : segments.filter(({ instance }) => instance === wanted),
+    ({ instance }) => instance,
+  )
+  if (logs.size <= MAX_INSTANCES) return logs
+  throw new SallyportError(
+    'SALLYPORT_AUDIT_UNREADABLE',
+    `\`${path}\` holds the logs of ${logs.size} instances, and ${MAX_INSTANCES} are read side by side: name one instance`,
+  )
 }
 
 /** Order of {@link listSegments}. */

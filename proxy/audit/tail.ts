@@ -1,9 +1,10 @@
 /** Shows the last lines of a log and follows it while it grows, over rotation and restarts. */
+import { stat } from 'node:fs/promises'
 import { setTimeout as wait } from 'node:timers/promises'
 import { type AuditFilters, compileFilters, parseLine, timeOf } from './match.ts'
-import { readLines } from './read-lines.ts'
+import { MAX_LINE_BYTES, readLines } from './read-lines.ts'
 import type { AuditLine } from './schema.ts'
-import { listSegments, type SegmentFile, segmentsAt } from './segments.ts'
+import { type SegmentFile, segmentsByInstance } from './segments.ts'
 
 /** What {@link tailAudit} follows. */
 export interface TailOptions {
@@ -27,6 +28,8 @@ export interface Tailed {
 }
 
 const LOOKED_BACK_FILES = 4
+/** Of the lines that come first: as many as a thousand ordinary ones, several times. */
+const MAX_FIRST_BYTES = 4 << 20
 
 /** How far an instance was read. */
 interface Place {
@@ -36,7 +39,7 @@ interface Place {
 
 /**
  * The last lines, then every new one, each instance in its own order. Ends when `signal` aborts.
- * @throws SallyportError `SALLYPORT_AUDIT_UNREADABLE`: no such folder
+ * @throws SallyportError `SALLYPORT_AUDIT_UNREADABLE`: no such folder, or too many instances in it
  */
 export async function* tailAudit({
   path,
@@ -48,41 +51,47 @@ export async function* tailAudit({
 }: TailOptions): AsyncGenerator<Tailed, void, undefined> {
   const matches = compileFilters(filters)
   const places = new Map<string, Place>()
-  const last: string[] = []
-  for (const [instance, segments] of Map.groupBy(segmentsAt(path), (segment) => segment.instance)) {
+  let last: readonly string[] = []
+  for (const [instance, segments] of segmentsByInstance(path, filters.instance)) {
     const place = { number: 0, offset: 0 }
     places.set(instance, place)
-    const own: string[] = []
-    for await (const text of readNew(segments.slice(-LOOKED_BACK_FILES), place)) {
-      if (!matches(text)) continue
-      own.push(text)
-      if (own.length > lines) own.shift()
-    }
-    last.push(...own)
+    if (lines === 0) await skipToEnd(segments.at(-1), place)
+    const own = new LastTexts(lines)
+    for await (const text of readNew(segments.slice(-LOOKED_BACK_FILES), place, signal))
+      if (lines > 0 && matches(text)) own.add(text)
+    // Together no more is kept than of one.
+    const together = new LastTexts(lines)
+    for (const text of [...last, ...own.texts()].sort(byTime)) together.add(text)
+    last = together.texts()
   }
-  last.sort(byTime)
-  yield* parsed(lines === 0 ? [] : last.slice(-lines))
+  yield* parsed(last)
   while (follow && (await pause(pollMs, signal))) {
-    for (const [instance, segments] of Map.groupBy(listQuietly(path), (segment) => segment.instance)) {
+    for (const [instance, segments] of listQuietly(path, filters.instance)) {
       const place = places.get(instance) ?? { number: 0, offset: 0 }
       places.set(instance, place)
-      for await (const text of readNew(segments, place)) if (matches(text)) yield* parsed([text])
+      for await (const text of readNew(segments, place, signal)) if (matches(text)) yield* parsed([text])
     }
   }
 }
 
 /** A file that was listed together with a later one is complete, so it is read to its end before the later one. */
-async function* readNew(segments: readonly SegmentFile[], place: Place): AsyncGenerator<string, void, undefined> {
+async function* readNew(
+  segments: readonly SegmentFile[],
+  place: Place,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<string, void, undefined> {
   for (const { path, number } of segments) {
     if (number < place.number) continue
     if (number > place.number) Object.assign(place, { number, offset: 0 })
     try {
-      for await (const { lines, endOffset } of readLines(path, place.offset)) {
+      if ((await stat(path)).size <= place.offset) continue
+      for await (const { lines, endOffset } of readLines(path, place.offset, signal)) {
         const texts = lines.map((line) => line.toString('latin1', 0, line.length - 1))
         place.offset = endOffset
         yield* texts
       }
     } catch {
+      if (signal?.aborted === true) return
       // Removed since it was listed; what the gateway puts back is read when it is there again.
     }
   }
@@ -100,9 +109,44 @@ function byTime(left: string, right: string): number {
   return leftTime < rightTime ? -1 : Number(leftTime > rightTime)
 }
 
-function listQuietly(path: string): readonly SegmentFile[] {
+/** The last texts, as many as are wanted and no more bytes than may be kept. */
+class LastTexts {
+  readonly #most: number
+  #texts: string[] = []
+  #bytes = 0
+
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  add(text: string): void {
+    this.#texts.push(text)
+    this.#bytes += text.length
+    while (this.#texts.length > this.#most || this.#bytes > MAX_FIRST_BYTES)
+      this.#bytes -= this.#texts.shift()?.length ?? 0
+  }
+
+  texts(): readonly string[] {
+    return this.#texts
+  }
+}
+
+/** Behind the last whole line of the newest file: nobody asked for what is before. */
+async function skipToEnd(newest: SegmentFile | undefined, place: Place): Promise<void> {
+  if (newest === undefined) return
   try {
-    return listSegments(path)
+    const { size } = await stat(newest.path)
+    const from = Math.max(0, size - MAX_LINE_BYTES)
+    for await (const { endOffset } of readLines(newest.path, from))
+      Object.assign(place, { number: newest.number, offset: endOffset })
+  } catch {
+    // Gone since it was listed: what comes next is all new.
+  }
+}
+
+function listQuietly(path: string, instance: string | undefined): Iterable<[string, readonly SegmentFile[]]> {
+  try {
+    return segmentsByInstance(path, instance)
   } catch {
     return []
   }

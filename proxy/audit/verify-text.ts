@@ -1,10 +1,10 @@
 /** What a verification found, in words for whoever asked. */
-import { visibleText } from './escape.ts'
+import { visibleLine } from '../visible-text.ts'
 import type { AuditFault, AuditVerification, InstanceReport, RunReport } from './verify.ts'
 
 /** The lines to print; the last one is the verdict. */
 export function describeVerification(verification: AuditVerification): readonly string[] {
-  return linesOf(verification).map(visibleText)
+  return linesOf(verification).map(visibleLine)
 }
 
 function linesOf({ ok, signatures, fault, instances }: AuditVerification): readonly string[] {

@@ -4,8 +4,9 @@ import { SallyportError } from '../../policies/error.ts'
 import { hashLine } from './chain.ts'
 import { isSignatureValid } from './checkpoint.ts'
 import type { VerifyKey } from './key.ts'
+import { isNoFile } from './open-segment.ts'
 import { readLines } from './read-lines.ts'
-import { bySegment, type SegmentFile, segmentsAt } from './segments.ts'
+import { bySegment, listSegmentNames, type SegmentFile, segmentsAt } from './segments.ts'
 import { type Anchor, ChainCheck, type ChainFault } from './verify-chain.ts'
 
 const anchorSchema = z.object({
@@ -163,6 +164,19 @@ async function verifyFile(
   signal: AbortSignal | undefined,
 ): Promise<(ChainFault & { readonly line?: number }) | undefined> {
   check.beginFile(number)
+  try {
+    return await verifyLines(path, check, signal)
+  } catch (error) {
+    if (!(error instanceof SallyportError) || !isNoFile(error.cause)) throw error
+    return { code: 'segment_foreign', message: 'it is no file: somebody put a link, a pipe or a folder in its place' }
+  }
+}
+
+async function verifyLines(
+  path: string,
+  check: ChainCheck,
+  signal: AbortSignal | undefined,
+): Promise<(ChainFault & { readonly line?: number }) | undefined> {
   let count = 0
   let tornBytes = 0
   for await (const { lines, restBytes } of readLines(path, 0, signal)) {
@@ -188,7 +202,7 @@ function expectedFirst(
 }
 
 function collectSegments(paths: readonly string[]): readonly SegmentFile[] {
-  const found = paths.flatMap((path) => segmentsAt(path))
+  const found = paths.flatMap((path) => segmentsAt(path, listSegmentNames))
   if (found.length === 0)
     throw new SallyportError(
       'SALLYPORT_AUDIT_UNREADABLE',

@@ -1,13 +1,13 @@
 /** Audit lines for people. */
-import { visibleText } from '../audit/escape.ts'
 import type { AuditLine } from '../audit/schema.ts'
+import { visibleLine } from '../visible-text.ts'
 
 /** One line in short: when, what, whose, where to, why. */
 export function describeLine(line: AuditLine): string {
   const who = [line.tenant, line.sandbox].filter((part) => part !== undefined).join('/')
   const where = line.host === undefined ? (line.requested ?? '') : `${line.host}:${line.port ?? ''}`
   const parts = [line.time, ...describeKind(line), where, who === '' ? '' : `for ${who}`]
-  return visibleText(parts.filter((part) => part !== '').join('  '))
+  return visibleLine(parts.filter((part) => part !== '').join('  '))
 }
 
 function describeKind(line: AuditLine): readonly string[] {

@@ -1,7 +1,9 @@
 /** How commands print data: aligned columns for people, JSON for programs. */
+import { visibleLine } from '../visible-text.ts'
 
-/** Rows in aligned columns, two spaces apart; the first row is the heading. */
-export function table(rows: readonly (readonly string[])[]): string {
+/** Rows in aligned columns, two spaces apart; the first row is the heading. What is in a cell makes no other row. */
+export function table(texts: readonly (readonly string[])[]): string {
+  const rows = texts.map((row) => row.map(visibleLine))
   const widths: number[] = []
   for (const row of rows)
     for (const [index, cell] of row.entries()) widths[index] = Math.max(widths[index] ?? 0, cell.length)

@@ -1,6 +1,7 @@
 /** What a command sees of the world: where it prints, what the environment says, and how it ends. */
 import { SallyportError } from '../../policies/error.ts'
 import type { Environment } from '../config/environment.ts'
+import { visibleText } from '../visible-text.ts'
 
 /** How a command ends. */
 export const EXIT = { done: 0, failed: 1, denied: 2, usage: 3 } as const
@@ -10,9 +11,9 @@ export type ExitCode = (typeof EXIT)[keyof typeof EXIT]
 
 /** A command's surroundings. */
 export interface Terminal {
-  /** To standard output; a newline is added. */
+  /** To standard output; a newline is added. What a terminal would take for more than text is shown by its number. */
   readonly out: (text: string) => void
-  /** To standard error; a newline is added. */
+  /** To standard error, likewise. */
   readonly err: (text: string) => void
   readonly environment: Environment
   /** Everything on standard input, at most 1 MiB. */
@@ -48,8 +49,8 @@ export function processTerminal(): Terminal {
   // Whoever reads has seen enough (`| head`): that is no fault.
   process.stdout.on('error', () => process.exit(EXIT.done))
   return {
-    out: (text) => void process.stdout.write(`${text}\n`),
-    err: (text) => void process.stderr.write(`${text}\n`),
+    out: (text) => void process.stdout.write(`${visibleText(text)}\n`),
+    err: (text) => void process.stderr.write(`${visibleText(text)}\n`),
     environment: process.env,
     readInput,
     // Signals are only taken from Node's default once a command asks for this.

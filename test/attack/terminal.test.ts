@@ -40,7 +40,7 @@ describe('a terminal gets text alone', () => {
       expect(printed).toContain('sbx')
       expect(unseen(printed)).toEqual([])
     }
-    expect(await read('query', '--path', folder)).toContain(String.raw`sbx\u{1b}[2J\u{1b}[?25l\u{202e}\u{9b}31m`)
+    expect(await read('query', '--path', folder)).toContain(String.raw`sbx\u001b[2J\u001b[?25l\u202e\u009b31m`)
   })
 
   test('of lines that somebody else put into a file', async () => {

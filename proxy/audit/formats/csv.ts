@@ -1,4 +1,5 @@
 /** Audit lines for spreadsheets. */
+import { visibleLine } from '../../visible-text.ts'
 import type { AuditLine } from '../schema.ts'
 
 /** Columns of the CSV export. */
@@ -44,9 +45,16 @@ export function csvLine(line: AuditLine | undefined): string {
   return COLUMNS.map((column) => csvCell(values[column])).join(',')
 }
 
+/**
+ * What a spreadsheet may take for the beginning of a formula, also in full width: at the start of a cell, and behind what some of them end a cell at, whatever the comma and the quotes say.
+ * @see OWASP, "CSV Injection"
+ */
+const FORMULA = /(^|[,;|"'])(\s*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])/g
+
 function csvCell(value: unknown): string {
   if (value === undefined) return ''
+  if (typeof value === 'number') return String(value)
   const text = Array.isArray(value) ? value.join(' ') : typeof value === 'string' ? value : JSON.stringify(value)
-  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
+  const safe = visibleLine(text).replace(FORMULA, "$1$2'")
+  return /[",;|]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
 }

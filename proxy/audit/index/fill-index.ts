@@ -1,7 +1,8 @@
 /** Brings an index up to date with the files: reads what they have got since, and forgets files that are gone or are no longer what was read. */
-import { open, stat } from 'node:fs/promises'
+import { stat } from 'node:fs/promises'
 import { hash } from 'node:crypto'
 import type { DatabaseSync, StatementSync } from 'node:sqlite'
+import { openSegment } from '../open-segment.ts'
 import { readLines } from '../read-lines.ts'
 import type { SegmentFile } from '../segments.ts'
 import { keyOf } from './key-of.ts'
@@ -155,7 +156,7 @@ function readKnown(database: DatabaseSync, { instance, number }: SegmentFile): K
 }
 
 async function endHash(path: string, bytes: number): Promise<string> {
-  const file = await open(path, 'r')
+  const file = await openSegment(path)
   try {
     const length = Math.min(bytes, END_BYTES)
     const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, bytes - length)

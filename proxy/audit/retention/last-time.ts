@@ -1,11 +1,11 @@
 /** When the last line of a file happened. */
-import { open } from 'node:fs/promises'
 import { timeOf } from '../match.ts'
+import { openSegment } from '../open-segment.ts'
 import { MAX_LINE_BYTES } from '../read-lines.ts'
 
 /** Milliseconds since the epoch; undefined when the end of the file says none. */
 export async function lastTimeMs(path: string): Promise<number | undefined> {
-  const file = await open(path, 'r')
+  const file = await openSegment(path)
   try {
     const { size } = await file.stat()
     const buffer = Buffer.alloc(Math.min(size, MAX_LINE_BYTES))

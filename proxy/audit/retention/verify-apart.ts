@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
 import { z } from 'zod'
 import { parseVerifyKeys } from '../key.ts'
-import { listSegments } from '../segments.ts'
+import { listSegmentNames } from '../segments.ts'
 import { type AuditFault, type InstanceReport, verifyAudit } from '../verify.ts'
 
 const jobSchema = z.strictObject({
@@ -48,7 +48,7 @@ export function faultLine({ code, message }: AuditFault): string {
 async function verifyHere(data: unknown): Promise<Verified> {
   const { folder, instance, keyFile } = jobSchema.parse(data)
   const keys = parseVerifyKeys(readFileSync(keyFile, 'utf8'), keyFile)
-  const paths = listSegments(folder).flatMap((segment) => (segment.instance === instance ? [segment.path] : []))
+  const paths = listSegmentNames(folder).flatMap((segment) => (segment.instance === instance ? [segment.path] : []))
   const { fault, instances } = await verifyAudit({ paths, keys })
   return { fault, report: instances[0] }
 }

@@ -1,6 +1,6 @@
 /** Where the log of an instance ends at the moment, read off its newest file, for the lag of sinks. */
-import { open } from 'node:fs/promises'
 import { parseLine } from '../match.ts'
+import { openSegment } from '../open-segment.ts'
 import { MAX_LINE_BYTES } from '../read-lines.ts'
 import { listSegments } from '../segments.ts'
 
@@ -21,7 +21,7 @@ export async function lastSeq(folder: string, instance: string): Promise<number 
 }
 
 async function lastSeqIn(path: string): Promise<number | undefined> {
-  const file = await open(path, 'r')
+  const file = await openSegment(path)
   try {
     const { size } = await file.stat()
     for (const length of [4096, MAX_LINE_BYTES]) {

@@ -1,6 +1,7 @@
 /** Reads the files of one instance from a position on, some lines at a time, over rotation, restarts, and files that somebody touched. Never writes. */
-import { open, stat } from 'node:fs/promises'
+import { stat } from 'node:fs/promises'
 import { parseLine } from '../match.ts'
+import { openSegment } from '../open-segment.ts'
 import { readLines } from '../read-lines.ts'
 import type { AuditLine } from '../schema.ts'
 import { listSegments, type SegmentFile } from '../segments.ts'
@@ -127,7 +128,7 @@ export class LogReader {
 
 async function isBetweenLines(path: string, offset: number): Promise<boolean> {
   if (offset === 0) return true
-  const file = await open(path, 'r')
+  const file = await openSegment(path)
   try {
     const { bytesRead, buffer } = await file.read(Buffer.alloc(1), 0, 1, offset - 1)
     return bytesRead === 1 && buffer[0] === 10

@@ -16,6 +16,7 @@ import { createPolicySource } from '../../policy/policy-source.ts'
 import { compileRuleset } from '../../ruleset.ts'
 import type { Identity } from '../../tokens/identity.ts'
 import { operatorIdentity } from '../../tokens/operator-identity.ts'
+import { visibleLine } from '../../visible-text.ts'
 import { addCommand, configOption, option, repeatable, type CommandHost } from '../command.ts'
 import { loadCommandConfig } from '../config-file.ts'
 import { identifyOffline } from '../identify-offline.ts'
@@ -201,5 +202,5 @@ function identityText(identity: Identity): string {
     identity.tenant && `tenant ${identity.tenant}`,
     identity.sandbox && `sandbox ${identity.sandbox}`,
   ]
-  return `${parts.filter(Boolean).join(', ')}; verified, expires ${instant(identity.expiresAtMs)} (${fromNow(identity.expiresAtMs, Date.now())})`
+  return `${visibleLine(parts.filter(Boolean).join(', '))}; verified, expires ${instant(identity.expiresAtMs)} (${fromNow(identity.expiresAtMs, Date.now())})`
 }

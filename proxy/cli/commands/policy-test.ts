@@ -5,6 +5,7 @@ import { compileRuleset } from '../../ruleset.ts'
 import { readMachineSets } from '../../policy/machine-sets.ts'
 import { addCommand, configOption, option, type CommandHost } from '../command.ts'
 import { loadConfigFile } from '../config-file.ts'
+import { visibleLine } from '../../visible-text.ts'
 import { operatorIdentity } from '../../tokens/operator-identity.ts'
 import { json } from '../print.ts'
 import { readDocument } from '../read-document.ts'
@@ -60,5 +61,5 @@ async function defaultsOf(terminal: Terminal, options: TestOptions): Promise<Cas
 }
 
 function describe(result: CaseResult): string {
-  return `FAILED ${result.name}: ${result.detail ?? ''}`
+  return visibleLine(`FAILED ${result.name}: ${result.detail ?? ''}`)
 }

@@ -132,7 +132,7 @@ function describeToken({ header, claims }: UnverifiedToken): string {
     .map(([name, value]) => {
       const text = typeof value === 'string' ? value : JSON.stringify(value)
       const isTime = ['exp', 'iat', 'nbf'].includes(name) && typeof value === 'number' && Math.abs(value) < 1e11
-      return `  ${name.padEnd(8)} ${text.replace(/[^\x20-\x7e]/g, '?')}${isTime ? `  (${instant(value * 1000)}, ${fromNow(value * 1000, now)})` : ''}`
+      return `  ${`${name.padEnd(8)} ${text}`.replace(/[^\x20-\x7e]/g, '?')}${isTime ? `  (${instant(value * 1000)}, ${fromNow(value * 1000, now)})` : ''}`
     })
   return `\n${lines.join('\n')}`
 }
