@@ -1,32 +1,49 @@
-/** What one audit line costs: CPU of writing a `decision`, by how many lines share a turn of the event loop. `node bench/audit-line.ts` */
+/**
+ * What one audit line costs: processor time of writing a `decision`, by `audit.sync` and by how many lines share a turn of the event loop; and how many a
+ * second that is. `taskset -c 1 node bench/audit-line.ts [--folder FOLDER]`; the folder says which disk.
+ */
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { parseArgs } from 'node:util'
 import { generateAuditKey } from '../proxy/audit/key.ts'
 import { openAuditLog } from '../proxy/audit/log.ts'
 import type { AuditEntry } from '../proxy/audit/record.ts'
 import { systemClock } from '../proxy/clock.ts'
 
 const LINES = 100_000
-const folder = mkdtempSync(join(tmpdir(), 'sallyport-bench-'))
+/** A disk takes milliseconds for each turn. */
+const MOST_TURNS = 2_000
+const { values } = parseArgs({ options: { folder: { type: 'string', default: tmpdir() } } })
 const { key } = generateAuditKey()
-const log = await openAuditLog({
-  path: folder,
-  instance: 'bench',
-  onFailure: 'deny',
-  signingKey: key,
-  clock: systemClock,
-})
 
-for (const perTurn of [1, 1, 4, 16, 64, 256]) {
-  const before = process.cpuUsage()
-  for (let line = 0; line < LINES; line += perTurn)
-    await Promise.all(Array.from({ length: perTurn }, (_, index) => log.write(entry(line + index))))
-  const { user, system } = process.cpuUsage(before)
-  process.stdout.write(`${perTurn} lines a turn: ${((user + system) / LINES).toFixed(1)} us of CPU a line\n`)
+for (const sync of ['os', 'interval', 'each'] as const) {
+  const folder = mkdtempSync(join(values.folder, 'sallyport-bench-'))
+  const log = await openAuditLog({
+    path: folder,
+    instance: 'bench',
+    onFailure: 'deny',
+    signingKey: key,
+    sync,
+    clock: systemClock,
+  })
+  // The first time is for the compiler.
+  for (const perTurn of [64, 1, 4, 16, 64, 256]) {
+    const lines = sync === 'each' ? Math.min(LINES, MOST_TURNS * perTurn) : LINES
+    const before = process.cpuUsage()
+    const startedMs = performance.now()
+    for (let line = 0; line < lines; line += perTurn)
+      await Promise.all(Array.from({ length: perTurn }, (_, index) => log.write(entry(line + index))))
+    const { user, system } = process.cpuUsage(before)
+    const us = (user + system) / lines
+    process.stdout.write(
+      `${sync}, ${perTurn} lines a turn: ${us.toFixed(1)} us of processor time a line, ${Math.round(1e6 / us)} a second of it; ` +
+        `${Math.round((1000 * lines) / (performance.now() - startedMs))} a second by the clock\n`,
+    )
+  }
+  await log.close()
+  rmSync(folder, { recursive: true })
 }
-await log.close()
-rmSync(folder, { recursive: true })
 
 function entry(number: number): AuditEntry {
   return {

@@ -227,6 +227,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       instance,
       headPath: join(settings().state, `audit-head-${instance}.jsonl`),
       onFailure: settings().audit.onFailure,
+      sync: settings().audit.sync,
       maxFileBytes: settings().audit.maxFileBytes,
       signingKey: await openAuditKey(settings().state),
       start: { policy_version: policies.version },

@@ -1,4 +1,5 @@
 /** The audit log over its writer: what waits in memory, when it is written, what happens while it can't be. */
+import { DiskSync } from './disk-sync.ts'
 import { HeadKeeper } from './head.ts'
 import type { LogEntry } from './line.ts'
 import type { InstanceLock } from './lock.ts'
@@ -26,6 +27,7 @@ export class FileAuditLog implements AuditLog {
   readonly #lock: InstanceLock
   readonly #writer: LogWriter
   readonly #head: HeadKeeper
+  readonly #disk: DiskSync
   readonly #maxKept: number
   readonly #lockTimer: NodeJS.Timeout
   #queue: Waiting[] = []
@@ -37,6 +39,8 @@ export class FileAuditLog implements AuditLog {
   #retryTimer: NodeJS.Timeout | undefined
   #checkpointTimer: NodeJS.Timeout | undefined
   #lastCheckpoint: string | undefined
+  /** Number of the last line that is on the disk for sure. */
+  #syncedSeq = 0
   #closed: Promise<void> | undefined
 
   constructor(options: AuditLogOptions, lock: InstanceLock) {
@@ -47,10 +51,11 @@ export class FileAuditLog implements AuditLog {
     this.#head = new HeadKeeper({
       path: headPath,
       last: () => this.#lastCheckpoint,
-      sync: () => this.#writer.sync(),
+      sync: () => this.#sync(),
       onError: (error) =>
         options.logger?.warn({ code: errorCode(error) }, 'the head of the audit log could not be kept'),
     })
+    this.#disk = new DiskSync({ mode: options.sync ?? 'interval', sync: () => this.#sync() })
     this.#writer = new LogWriter(
       {
         folder,
@@ -61,10 +66,12 @@ export class FileAuditLog implements AuditLog {
         onCheckpoint: (line) => this.#noteCheckpoint(line),
         onTouched: (detail) => options.logger?.error({ detail }, 'somebody touched the files of the audit log'),
         write: options.writeBytes,
+        syncFile: options.syncFile,
       },
       resumeLog(folder, instance, headPath, key),
       options.start ?? {},
     )
+    this.#syncedSeq = this.#writer.lastSeq
     const started = this.#writer.start()
     if (started.fault !== undefined) void this.#writer.close()
     if (started.fault !== undefined)
@@ -126,7 +133,9 @@ export class FileAuditLog implements AuditLog {
 
   #tellWritten(line: Waiting | undefined): void {
     if (line?.answer === undefined) return
-    line.answer(true)
+    // Nobody waits for the line of an end.
+    if (line.entry.kind === 'close' && this.#options.sync === 'each') line.answer(true)
+    else this.#disk.wrote(line.answer)
     this.#options.onEntry?.(line.entry)
   }
 
@@ -207,6 +216,29 @@ export class FileAuditLog implements AuditLog {
     else this.#fail(fault)
   }
 
+  async #sync(): Promise<boolean> {
+    const { lastSeq } = this.#writer
+    const isSynced = await this.#writer.sync()
+    if (isSynced) this.#syncedSeq = Math.max(this.#syncedSeq, lastSeq)
+    else if (this.#failure === undefined) this.#failUnsynced()
+    return isSynced
+  }
+
+  /** Not the write failed, but the disk: the system may have dropped what it had taken, and says so only once. */
+  #failUnsynced(): void {
+    const areRefused = this.#options.sync === 'each' && this.#options.onFailure === 'deny'
+    const detail =
+      `lines ${this.#syncedSeq + 1} to ${this.#writer.lastSeq} were written, but could not be brought to the disk` +
+      (areRefused ? '; connections that waited for that were refused' : '')
+    this.#writer.giveUp(detail)
+    this.#fail('EIO')
+    this.#keep({
+      entry: { kind: 'admin', action: 'sync_failed', detail },
+      timeMs: this.#options.clock.wallMs(),
+      answer: undefined,
+    })
+  }
+
   #noteCheckpoint(line: string): void {
     this.#lastCheckpoint = line
     try {
@@ -232,6 +264,7 @@ export class FileAuditLog implements AuditLog {
     for (const timer of [this.#lateFlush, this.#retryTimer, this.#checkpointTimer, this.#lockTimer]) clearTimeout(timer)
     if (this.#failure === undefined) this.#flush()
     else if (this.#failure !== STOLEN) this.#retry()
+    await this.#disk.settle()
     const written: Written =
       this.#failure === undefined
         ? this.#writer.stop({ entry: { kind: 'admin', action: 'stop' }, timeMs: this.#options.clock.wallMs() })

@@ -2,12 +2,13 @@
 import { join } from 'node:path'
 import { SallyportError } from '../../policies/error.ts'
 import type { Clock } from '../clock.ts'
+import type { SyncMode } from './disk-sync.ts'
 import { FileAuditLog } from './file-log.ts'
 import type { SigningKey } from './key.ts'
 import type { LogEntry } from './line.ts'
 import { type InstanceLock, lockInstance } from './lock.ts'
 import type { AuditLog } from './record.ts'
-import type { WriteBytes } from './segment.ts'
+import type { SyncFile, WriteBytes } from './segment.ts'
 import { isInstanceName } from './segments.ts'
 import { makeFolder } from '../make-folder.ts'
 import { whyUnreadable } from '../unreadable.ts'
@@ -56,8 +57,12 @@ export interface AuditLogOptions {
   readonly onLost?: (lines: number) => void
   readonly clock: Clock
   readonly logger?: AuditLogger
+  /** When lines reach the disk, and whether an answer waits for that. Default `interval`. */
+  readonly sync?: SyncMode
   /** Instead of the system's write: for tests. */
   readonly writeBytes?: WriteBytes
+  /** Instead of the system's `fdatasync`: for tests. */
+  readonly syncFile?: SyncFile
 }
 
 /**

@@ -81,8 +81,8 @@ export type AuditEntry = AuthEntry | DecisionEntry | CloseEntry | AdminEntry
 /** Where decisions are written down. */
 export interface AuditLog {
   /**
-   * Queues one line, in order. Resolves `true` once the line is in the file (a crash of the process can no longer lose it), `false` when it could
-   * not be written. Never rejects. Lines of one turn of the event loop share one write.
+   * Queues one line, in order. Resolves `true` once the line is in the file (a crash of the process can no longer lose it) and, with `sync: each`, on the
+   * disk, unless it is of an end; `false` when it could not be written, or brought there. Never rejects. Lines of one turn of the event loop share one write.
    */
   readonly write: (entry: AuditEntry) => Promise<boolean>
   /** `false` while lines can't be written; under `onFailure: deny` new tunnels are then refused. */

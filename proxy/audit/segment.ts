@@ -4,7 +4,9 @@ import {
   closeSync,
   fdatasync,
   fstatSync,
+  fsync,
   ftruncateSync,
+  open,
   openSync,
   readSync,
   statSync,
@@ -17,6 +19,9 @@ import { makeFolder } from '../make-folder.ts'
 /** What can be put in place of the system's write: for tests of faults that a test can't cause. */
 export type WriteBytes = (fd: number, bytes: Buffer, offset: number, length: number) => number
 
+/** The same for bringing a file to the disk. */
+export type SyncFile = (fd: number, done: (error: Error | null) => void) => void
+
 /**
  * What became of an append. `ok`: all bytes are in the file. `failed`: only the first `written` are, and they can be taken back. `removed`: the file is no
  * longer in its folder, but can be restored. `moved`: all is written, into a file that now has another name. `foreign`: the file was replaced or changed by
@@ -27,6 +32,8 @@ export type Appended =
   | { readonly state: 'failed'; readonly written: number; readonly code: string }
 
 const COPY_BYTES = 1 << 20
+/** Gone (then a file is restored, or closed for good), not to be read by us, or of a file system that has no such thing. */
+const NO_FOLDER_SYNC = ['ENOENT', 'EACCES', 'EINVAL', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP']
 
 /** An open segment. `size` counts only what {@link Segment.commit} was told of. */
 export class Segment {
@@ -36,12 +43,15 @@ export class Segment {
   #inode: number
   #size = 0
   readonly #write: WriteBytes
+  readonly #syncFile: SyncFile
+  #isFolderSynced = false
 
   /** Creates the file, and the folder when it is gone; throws the system's error, also when the file is there already. */
-  constructor(path: string, number: number, write: WriteBytes = writeSync) {
+  constructor(path: string, number: number, write: WriteBytes = writeSync, syncFile: SyncFile = fdatasync) {
     this.path = path
     this.number = number
     this.#write = write
+    this.#syncFile = syncFile
     this.#fd = create(path)
     this.#inode = fstatSync(this.#fd).ino
   }
@@ -94,17 +104,27 @@ export class Segment {
     closeSync(this.#fd)
     this.#fd = fd
     this.#inode = fstatSync(fd).ino
+    this.#isFolderSynced = false
   }
 
-  /** Brings what was written to the disk; calls back, also on failure. */
+  /** Brings what was written to the disk, and that the file is there; calls back, also on failure. */
   sync(done: (error: Error | null) => void): void {
-    fdatasync(this.#fd, done)
+    const fd = this.#fd
+    this.#syncFile(fd, (error) => {
+      // Restored meanwhile: what counts is in another file now.
+      if (fd !== this.#fd) this.sync(done)
+      else if (error !== null || this.#isFolderSynced) done(error)
+      else
+        syncFolder(dirname(this.path), (failed) => {
+          this.#isFolderSynced ||= failed === null
+          done(failed)
+        })
+    })
   }
 
-  /** Syncs and closes. */
-  close(done: () => void): void {
-    const fd = this.#fd
-    fdatasync(fd, () => close(fd, () => done()))
+  /** Syncs and closes; calls back with the fault of the former. */
+  close(done: (error: Error | null) => void): void {
+    this.sync((error) => close(this.#fd, () => done(error)))
   }
 
   /** Closes and removes a file of which nothing counts. */
@@ -129,6 +149,16 @@ function create(path: string): number {
   makeFolder(dirname(path))
   // O_EXCL: never follows a link, never writes on in a file of somebody else.
   return openSync(path, 'ax+', 0o600)
+}
+
+/** The name of a new file is in its folder, which has to reach the disk as well. */
+function syncFolder(folder: string, done: (error: Error | null) => void): void {
+  const doneUnlessBroken = (error: Error | null): void =>
+    done(error !== null && !NO_FOLDER_SYNC.includes(errorCode(error)) ? error : null)
+  open(folder, 'r', (error, fd) => {
+    if (error !== null) doneUnlessBroken(error)
+    else fsync(fd, (failed) => close(fd, () => doneUnlessBroken(failed)))
+  })
 }
 
 function copyBytes(from: number, to: number, size: number): void {

@@ -6,7 +6,7 @@ import { Draft, type Mark } from './draft.ts'
 import type { SigningKey } from './key.ts'
 import type { CheckpointCause, LogEntry, LogOwnEntry, PreviousEnd } from './line.ts'
 import type { Resumed } from './resume.ts'
-import { errorCode, Segment, type WriteBytes } from './segment.ts'
+import { errorCode, Segment, type SyncFile, type WriteBytes } from './segment.ts'
 import { segmentName } from './segments.ts'
 
 /** An entry and when it happened. */
@@ -33,6 +33,7 @@ export interface WriterOptions {
   /** Somebody touched the files. */
   readonly onTouched: (detail: string) => void
   readonly write: WriteBytes | undefined
+  readonly syncFile: SyncFile | undefined
 }
 
 interface SegmentStart {
@@ -54,6 +55,8 @@ export class LogWriter {
   #unsigned = 0
   #isRemoved = false
   #closing = Promise.resolve()
+  /** A file that was closed may not be on the disk. */
+  #isCloseLost = false
 
   constructor(
     options: WriterOptions,
@@ -79,6 +82,11 @@ export class LogWriter {
     return this.#unsigned
   }
 
+  /** Number of the last line in the file. */
+  get lastSeq(): number {
+    return this.#chain.seq
+  }
+
   /** Writes the first line of the run, and signs it: with it all that an earlier run left unsigned. */
   start(): Written {
     return this.#append([], 'start', 2)
@@ -101,12 +109,19 @@ export class LogWriter {
     return this.#append([last], 'stop', 2)
   }
 
-  /** Brings the open file to the disk; resolves `false` when that failed. */
-  sync(): Promise<boolean> {
+  /** Brings all that was written to the disk; resolves `false` when that failed, also for a file that was closed since the last time. */
+  async sync(): Promise<boolean> {
     const segment = this.#segment
-    const isSynced =
+    const syncing =
       segment === undefined || new Promise<boolean>((resolve) => segment.sync((error) => resolve(error === null)))
-    return this.#closing.then(() => isSynced)
+    const [isSynced] = await Promise.all([syncing, this.#closing])
+    return isSynced && !this.#isCloseLost
+  }
+
+  /** After a failed {@link LogWriter.sync}: goes on in another file, since nobody knows what of this one is on the disk. */
+  giveUp(detail: string): void {
+    this.#isCloseLost = false
+    if (this.#segment !== undefined && !this.#isRemoved) this.#abandon(this.#segment, 0, detail, false)
   }
 
   /** Gives up the open file, without a checkpoint; waits for files that are being closed. */
@@ -218,10 +233,11 @@ export class LogWriter {
     }
   }
 
-  #abandon(segment: Segment, tornBytes: number, detail: string): void {
+  /** `countsClose`: whether it still matters if the file reaches the disk. */
+  #abandon(segment: Segment, tornBytes: number, detail: string, countsClose = true): void {
     this.#options.onTouched(detail)
     const start = this.#nextStart
-    this.#closeSegment()
+    this.#closeSegment(countsClose)
     if (segment.size > 0) this.#nextStart = { action: 'segment', previous: 'abandoned', tornBytes, detail }
     // Not even the first line got into that file: the next one says what it would have said.
     else this.#nextStart = { ...start, previous: afterTorn(start), tornBytes: start.tornBytes + tornBytes }
@@ -233,19 +249,25 @@ export class LogWriter {
     this.#nextNumber = segment.number
   }
 
-  #closeSegment(): void {
+  #closeSegment(counts = true): void {
     const segment = this.#segment
     if (segment === undefined) return
     this.#segment = undefined
     this.#isRemoved = false
     this.#nextStart = { action: 'segment', previous: 'segment', tornBytes: 0, detail: undefined }
     const before = this.#closing
-    this.#closing = new Promise((resolve) => segment.close(() => void before.then(resolve)))
+    this.#closing = new Promise((resolve) =>
+      segment.close((error) => {
+        this.#isCloseLost ||= counts && error !== null
+        void before.then(resolve)
+      }),
+    )
   }
 
   #open(): Segment {
-    const { folder, instance, write, nowMs } = this.#options
-    const segment = new Segment(join(folder, segmentName(instance, this.#nextNumber)), this.#nextNumber, write)
+    const { folder, instance, write, syncFile, nowMs } = this.#options
+    const path = join(folder, segmentName(instance, this.#nextNumber))
+    const segment = new Segment(path, this.#nextNumber, write, syncFile)
     this.#nextNumber += 1
     const { action, previous, tornBytes, detail, policyVersion } = this.#nextStart
     const first = {

@@ -80,6 +80,12 @@ export const auditSection = z
       .describe(
         'When a line can not be written: `deny` refuses new tunnels until it can; `allow` lets them out all the same. Lines are kept (up to 4,096) and written when they can be; what is lost is counted in a `gap` line.',
       ),
+    sync: z
+      .enum(['each', 'interval', 'os'])
+      .default('interval')
+      .describe(
+        'When lines are brought to the disk (`fdatasync`), so that a loss of power can not take them: `each`, before the answer that they are about; `interval`, within a second, and no answer waits; `os`, when the system does, and at checkpoints.',
+      ),
     maxFileBytes: bytes(4096).prefault('64MiB').describe('Size after which a new file begins.'),
     instance: z
       .string()

@@ -81,6 +81,7 @@ export interface RawLine {
   readonly prev: string
   readonly action?: string
   readonly request_id?: string
+  readonly requested?: string
   readonly effective?: string
   readonly reason?: string
   readonly lost?: number
