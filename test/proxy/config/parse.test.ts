@@ -140,7 +140,7 @@ describe('a configuration that is wrong', () => {
     [
       'an unknown key that is like nothing lists what is known',
       { audit: { zzzzzzzz: 1 } },
-      'audit.zzzzzzzz: unknown key; known here: `path`, `onFailure`, `maxFileBytes`, `instance`, `sinks`, `retention`, `alerts`',
+      'audit.zzzzzzzz: unknown key; known here: `path`, `onFailure`, `sync`, `maxFileBytes`, `instance`, `sinks`, `retention`, `alerts`',
     ],
     [
       'a choice',
