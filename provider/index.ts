@@ -1,5 +1,8 @@
 /** Sandboxes whose only way out is the gateway: `sallyport`. What is exported here is what programs may depend on. */
 export type { Backend, InsideAddress, StartedSandbox, StartRequest } from './backend.ts'
+export type { AciColdGroup, AciPool } from './backends/aci/aci-options.ts'
+export { type ArmTokenOptions, type AzureCredential, createArmTokenSource } from './backends/aci/arm-token.ts'
+export { readStandbyPool, registerStandbyPoolMetrics, type StandbyPoolHealth } from './backends/aci/pool-health.ts'
 export type {
   ContainerSandboxLayout,
   ContainerSandboxMount,
@@ -15,8 +18,11 @@ export type { EmbeddedGatewayOptions } from './egress/embedded.ts'
 export type { RemoteGateway } from './egress/remote.ts'
 export { PROBE_DESTINATION } from './probe.ts'
 export type {
+  AciBackendConfig,
   BackendConfig,
   DockerBackendConfig,
+  E2bBackendConfig,
+  FlyMachinesBackendConfig,
   PassthroughBackendConfig,
   ProcessBackendConfig,
   RunscBackendConfig,

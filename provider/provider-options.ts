@@ -2,7 +2,10 @@
 import type { EgressPolicy } from '../policies/index.ts'
 import type { Gateway } from '../proxy/index.ts'
 import type { Backend } from './backend.ts'
+import type { AciBackendOptions } from './backends/aci-standby-pool.ts'
 import type { DockerBackendOptions } from './backends/docker.ts'
+import type { E2bBackendOptions } from './backends/e2b.ts'
+import type { FlyMachinesBackendOptions } from './backends/fly-machines.ts'
 import type { PassthroughBackendOptions } from './backends/passthrough.ts'
 import type { ProcessBackendOptions } from './backends/process.ts'
 import type { RunscBackendOptions } from './backends/runsc.ts'
@@ -28,10 +31,28 @@ export interface RunscBackendConfig extends RunscBackendOptions {
   readonly runtime: 'runsc'
 }
 
+/** Container groups of Azure, claimed from a standby pool or made cold. */
+export interface AciBackendConfig extends AciBackendOptions {
+  readonly tier: 'container'
+  readonly runtime: 'aci-standby-pool'
+}
+
 /** MicroVMs of this machine: Firecracker with KVM, or QEMU. */
 export interface SelfHostedBackendConfig extends Omit<SelfHostedBackendOptions, 'runtimeRoot'> {
   readonly tier: 'microvm'
   readonly service: 'self-hosted'
+}
+
+/** Machines of Fly: microVMs elsewhere. */
+export interface FlyMachinesBackendConfig extends FlyMachinesBackendOptions {
+  readonly tier: 'microvm'
+  readonly service: 'fly-machines'
+}
+
+/** Machines of E2B: microVMs elsewhere. */
+export interface E2bBackendConfig extends E2bBackendOptions {
+  readonly tier: 'microvm'
+  readonly service: 'e2b'
 }
 
 /** Plain processes with nothing around them: nothing is enforced, and commands that want to can go round the gateway. */
@@ -43,7 +64,14 @@ export interface PassthroughBackendConfig extends Omit<PassthroughBackendOptions
 
 /** Every backend of this version. */
 export type BackendConfig =
-  ProcessBackendConfig | DockerBackendConfig | RunscBackendConfig | SelfHostedBackendConfig | PassthroughBackendConfig
+  | ProcessBackendConfig
+  | DockerBackendConfig
+  | RunscBackendConfig
+  | SelfHostedBackendConfig
+  | PassthroughBackendConfig
+  | FlyMachinesBackendConfig
+  | AciBackendConfig
+  | E2bBackendConfig
 
 /** Options of `createSandboxProvider`. */
 export interface SandboxProviderOptions {

@@ -138,8 +138,8 @@ export interface SandboxInfo {
 
 /** What a backend can do and what it enforces, as data. */
 export interface SandboxCapabilities {
-  /** Who stops a packet that ignores the proxy. */
-  readonly enforcement: 'kernel' | 'operator' | 'platform' | 'none'
+  /** Who stops a packet that ignores the proxy. `platform-port+guest`: the platform what goes to other ports, rules inside what goes to other addresses. */
+  readonly enforcement: 'kernel' | 'operator' | 'platform' | 'platform-port+guest' | 'none'
   readonly streaming: boolean
   readonly spawn: boolean
   readonly runtimeEgressChange: boolean

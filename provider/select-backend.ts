@@ -1,6 +1,9 @@
 /** The backend that a configuration names. */
 import type { Backend } from './backend.ts'
+import { createAciStandbyPoolBackend } from './backends/aci-standby-pool.ts'
 import { createDockerBackend } from './backends/docker.ts'
+import { createE2bBackend } from './backends/e2b.ts'
+import { createFlyMachinesBackend } from './backends/fly-machines.ts'
 import { createPassthroughBackend } from './backends/passthrough.ts'
 import { createProcessBackend } from './backends/process.ts'
 import { createRunscBackend } from './backends/runsc.ts'
@@ -30,8 +33,16 @@ function enforcing(config: Exclude<BackendConfig, { readonly tier: 'passthrough'
   }
   // Whoever writes no TypeScript may say anything.
   if (config.tier === 'microvm') {
+    if (config.service === 'fly-machines') {
+      const { tier: _tier, service: _service, ...options } = config
+      return createFlyMachinesBackend(options)
+    }
+    if (config.service === 'e2b') {
+      const { tier: _tier, service: _service, ...options } = config
+      return createE2bBackend(options)
+    }
     if ((config.service as string) !== 'self-hosted')
-      throw new TypeError(`\`${config.service}\` is no service of microVMs: \`self-hosted\``)
+      throw new TypeError(`\`${config.service}\` is no service of microVMs: \`self-hosted\`, \`e2b\` or \`fly-machines\``)
     const { tier: _tier, service: _service, ...options } = config
     return createSelfHostedBackend({ ...options, runtimeRoot })
   }
@@ -43,8 +54,14 @@ function enforcing(config: Exclude<BackendConfig, { readonly tier: 'passthrough'
     const { tier: _tier, runtime: _runtime, ...options } = config
     return createDockerBackend(options)
   }
+  if (config.runtime === 'aci-standby-pool') {
+    const { tier: _tier, runtime: _runtime, ...options } = config
+    return createAciStandbyPoolBackend(options)
+  }
   if ((config.runtime as string) !== 'runsc')
-    throw new TypeError(`\`${config.runtime}\` is no runtime of containers: \`docker\` or \`runsc\``)
+    throw new TypeError(
+      `\`${config.runtime}\` is no runtime of containers: \`docker\`, \`runsc\` or \`aci-standby-pool\``,
+    )
   const { tier: _tier, runtime: _runtime, ...options } = config
   return createRunscBackend(options)
 }

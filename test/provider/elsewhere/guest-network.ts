@@ -16,8 +16,8 @@ export interface GuestGateway {
 const run = promisify(execFile)
 const CABLES = 4_096
 let prepared: Promise<void> | undefined
-/** Ranges that lead nowhere: of benchmarks, and one of this test's own. */
-const PREFIX = { guests4: '198.18', hosts4: '198.19', guests6: 'fd53:616c:6c79:1', hosts6: 'fd53:616c:6c79:2' } as const
+/** Ranges that lead nowhere: of benchmarks, and one of those that private networks of platforms have. */
+const PREFIX = { guests4: '198.18', hosts4: '198.19', guests6: 'fdaa:53:616c:1', hosts6: 'fdaa:53:616c:2' } as const
 
 /** An address for services of this host, besides those it has. A test that was killed leaves it behind, on loopback. */
 export async function openHostAddress(

@@ -8,6 +8,8 @@ import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import type { Readable, Writable } from 'node:stream'
+import { findLimitSupport, openLimits } from '../../../provider/backends/limits.ts'
+import { throughGroups } from '../../../provider/backends/through-groups.ts'
 import { INSIDE, INSIDE_USER, writeOwnFiles } from '../../../provider/backends/inside.ts'
 import { readSystemView } from '../../../provider/backends/system-view.ts'
 import { workerFile } from '../../../provider/worker-file.ts'
@@ -38,6 +40,10 @@ export interface GuestOptions {
   /** Runs as root with nothing to read, in the place of the worker: an image's own start. Node is {@link INSIDE}`.node`, the worker `.worker`. */
   readonly command?: readonly [string, ...string[]]
   readonly env?: Readonly<Record<string, string>>
+  /** Root's, besides those that machines always have: `sys_admin` for an image that builds a wall of its own. */
+  readonly capabilities?: readonly string[]
+  /** Of the machine, where this one has control groups to hold it to. */
+  readonly memoryLimitMb?: number
   /** Gets what it prints, as a machine's log does. */
   readonly onOutput?: (text: string) => void
 }
@@ -76,7 +82,11 @@ const START_TIMEOUT_MS = 60_000
 /** Resolves once its command runs, which is before a worker answers. */
 export async function startGuest(options: GuestOptions): Promise<Guest> {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spg-'))
-  const child = spawn('bwrap', [...(await bubblewrapArguments(options, folder)), '--', ...commandOf(options)], {
+  const support = findLimitSupport()
+  const { memoryLimitMb } = options
+  const limits = support.memory && memoryLimitMb !== undefined ? await openLimits(support, path.basename(folder), { memoryLimitMb }) : undefined // prettier-ignore
+  const [program = '', ...args] = throughGroups(limits?.joinFiles ?? [], ['bwrap', ...(await bubblewrapArguments(options, folder)), '--', ...commandOf(options)]) // prettier-ignore
+  const child = spawn(program, args, {
     cwd: '/',
     env: { PATH },
     stdio: ['pipe', 'pipe', 'pipe', 'pipe', 'pipe'],
@@ -107,6 +117,7 @@ export async function startGuest(options: GuestOptions): Promise<Guest> {
   let pid: number | undefined
   const ended = closed.then(async () => {
     await network?.close()
+    await limits?.close()
     fs.rmSync(folder, { recursive: true, force: true })
   })
   // Everything inside dies with its first process.
@@ -163,7 +174,11 @@ async function bubblewrapArguments(options: GuestOptions, folder: string): Promi
   return [
     ...['ipc', 'pid', 'net', 'uts'].map((namespace) => `--unshare-${namespace}`),
     ...['--unshare-cgroup-try', '--new-session', '--die-with-parent', '--clearenv', '--hostname', 'machine'],
-    ...['--cap-drop', 'ALL', ...CAPABILITIES.flatMap((name) => ['--cap-add', `cap_${name}`])],
+    ...[
+      '--cap-drop',
+      'ALL',
+      ...[...CAPABILITIES, ...(options.capabilities ?? [])].flatMap((name) => ['--cap-add', `cap_${name}`]),
+    ],
     ...['--json-status-fd', String(STATUS), '--block-fd', String(BLOCK)],
     ...Object.entries({ PATH, ...options.env }).flatMap(([name, value]) => ['--setenv', name, value]),
 
