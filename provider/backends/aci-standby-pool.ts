@@ -132,6 +132,8 @@ function settingsOf({ folders }: ResolvedAciOptions, { firstBearer, grant, timeo
       ...(grant.ca !== undefined && { ca: grant.ca }),
     },
     ...(timeoutMs !== undefined && { timeToLiveMs: timeoutMs }),
+    // Last: the entry of the image knows by it that the file is all there.
+    whole: true,
   }
 }
 

@@ -61,7 +61,7 @@ export interface Operation {
 /** Azure Resource Manager. Everything throws PlatformError, or the reason of the signal. */
 export interface Arm {
   /** Asked once; after an unknown outcome look at {@link Arm.getGroup}. `secrets` are what the body holds in confidence. */
-  readonly putGroup: (name: string, body: object, secrets: readonly string[], signal?: AbortSignal) => Promise<Operation & { readonly group: Group }> // prettier-ignore
+  readonly putGroup: (name: string, body: object, secrets: readonly string[]) => Promise<Operation & { readonly group: Group }> // prettier-ignore
   readonly getGroup: (
     name: string,
     signal?: AbortSignal,
@@ -102,9 +102,9 @@ export function createArm(options: ResolvedAciOptions): Arm {
   const poolQuery = { 'api-version': poolApiVersion }
 
   return {
-    putGroup: async (name, body, secrets, signal) => {
+    putGroup: async (name, body, secrets) => {
       const action = `create the container group \`${name}\``
-      const reply = await client.request({ method: 'PUT', path: groupPath(name), query, body, secrets, signal, expected: [200, 201], retry: 'never', action }) // prettier-ignore
+      const reply = await client.request({ method: 'PUT', path: groupPath(name), query, body, secrets, expected: [200, 201], retry: 'never', action }) // prettier-ignore
       return { group: parse(groupSchema, reply, action), ...operationOf(reply) }
     },
     getGroup: async (name, signal) => {

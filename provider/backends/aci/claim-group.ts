@@ -22,6 +22,8 @@ interface Claim {
   readonly signal?: AbortSignal | undefined
 }
 
+/** Between two looks, whatever Azure says. */
+const SHORTEST_MS = 250
 /** Requests without a reply; after that it is the network's affair. */
 const MAX_LOST = 4
 
@@ -51,7 +53,8 @@ export async function claimGroup(arm: Arm, options: ResolvedAciOptions, claim: C
   }
 
   async function pause(waitMs: number | undefined, url: URL | undefined): Promise<void> {
-    const forMs = waitMs ?? options.pollMs
+    // `Retry-After: 0` is no leave to storm.
+    const forMs = Math.max(waitMs ?? options.pollMs, Math.min(options.pollMs, SHORTEST_MS))
     if (performance.now() + forMs >= endMs)
       throw new PlatformError('operation_failed', `can not ${action}: it is not done after ${options.createTimeoutMs / 1000} s`) // prettier-ignore
     seen = { ...seen, url }
@@ -67,7 +70,11 @@ async function ask(
 ): Promise<Operation & { readonly group: Group }> {
   for (let tries = 1; ; tries++) {
     try {
-      return await arm.putGroup(name, body.body, body.secrets, signal)
+      signal?.throwIfAborted()
+      // To its end, whoever gives up meanwhile: a request that is torn off may yet arrive, when what it made has been looked for and not been found.
+      const made = await arm.putGroup(name, body.body, body.secrets)
+      signal?.throwIfAborted()
+      return made
     } catch (error) {
       if (!(error instanceof PlatformError)) throw error
       const isUnknown = error.outcome === 'unknown'

@@ -4,6 +4,9 @@ import { PlatformError } from '../platform/platform-error.ts'
 import type { ResolvedAciOptions } from './aci-options.ts'
 import type { Arm } from './arm.ts'
 
+/** Between two looks, whatever Azure says. */
+const SHORTEST_MS = 250
+
 /** Resolves when it is gone, also when it never was. @throws PlatformError when it can't be deleted, or is not gone in time */
 export async function removeGroup(
   arm: Arm,
@@ -13,7 +16,8 @@ export async function removeGroup(
   const endMs = performance.now() + removeTimeoutMs
   const action = `delete the container group \`${name}\``
   const pause = async (waitMs: number | undefined): Promise<void> => {
-    const forMs = waitMs ?? pollMs
+    // `Retry-After: 0` is no leave to storm.
+    const forMs = Math.max(waitMs ?? pollMs, Math.min(pollMs, SHORTEST_MS))
     if (performance.now() + forMs >= endMs)
       throw new PlatformError('operation_failed', `can not ${action}: it is not gone after ${removeTimeoutMs / 1000} s, and may still cost`) // prettier-ignore
     await delay(forMs)
