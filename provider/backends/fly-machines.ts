@@ -89,10 +89,10 @@ export function createFlyMachinesBackend(given: FlyMachinesBackendOptions): Back
         connectTo: workerLink,
         request: machineRequest(options, { ...limits, id, labels: request.labels, firstBearer, gateway, timeoutMs }),
       }
-      let machineId: string | undefined
-      undo('machine', () => removeMachine(api, id, machineId))
+      const made: { id?: string } = {}
+      undo('machine', () => removeMachine(api, id, made.id))
       const machine = await makeMachine(api, start)
-      machineId = machine.id
+      made.id = machine.id
       await untilWorkerAnswers(api, machine, start)
       const present = (await api.get(machine.id, signal)) ?? machine
       const first = createWorkerClient({ connect: workerLink(privateAddressOf(present)), token: firstBearer })

@@ -1,6 +1,7 @@
 /** The backends by the names that the command line has for them. Each is loaded when it is used: most runs need one. */
 import path from 'node:path'
 import { UsageError } from '../../proxy/cli/terminal.ts'
+import type { Environment } from '../../proxy/config/environment.ts'
 import type { Backend } from '../backend.ts'
 import type { ContainerSandboxLayout } from '../backends/container-layout.ts'
 import type { MountOption } from '../backends/mounts.ts'
@@ -51,8 +52,15 @@ export async function backendFor(
   }
 }
 
-/** A backend that is only asked what there is. */
-export async function backendForLooking(name: KnownBackendName, runtimeRoot: string): Promise<Backend> {
+/**
+ * A backend that is only asked what there is.
+ * @throws SandboxError `SALLYPORT_SANDBOX_BACKEND_MISSING` for one elsewhere that no variable names
+ */
+export async function backendForLooking(
+  name: KnownBackendName,
+  runtimeRoot: string,
+  environment: Environment,
+): Promise<Backend> {
   switch (name) {
     case 'process':
       return (await loadProcess())({ runtimeRoot })
@@ -62,6 +70,8 @@ export async function backendForLooking(name: KnownBackendName, runtimeRoot: str
       return (await loadRunsc())({ image: 'none' })
     case 'self-hosted':
       return (await loadSelfHosted()).createSelfHostedBackend({ runtimeRoot, ...imagesIn(DEFAULT_IMAGES) })
+    case 'fly-machines':
+      return (await loadElsewhere()).flyMachines(environment)
     case 'passthrough':
       return (await loadPassthrough())({ runtimeRoot })
   }
@@ -89,5 +99,6 @@ function isTaken(folder: string): boolean {
 const loadProcess = async () => (await import('../backends/process.ts')).createProcessBackend
 const loadDocker = async () => (await import('../backends/docker.ts')).createDockerBackend
 const loadRunsc = async () => (await import('../backends/runsc.ts')).createRunscBackend
+const loadElsewhere = async () => import('./elsewhere-backends.ts')
 const loadSelfHosted = async () => import('../backends/self-hosted.ts')
 const loadPassthrough = async () => (await import('../backends/passthrough.ts')).createPassthroughBackend

@@ -22,7 +22,7 @@ async function examine(name: KnownBackendName, runtimeRoot: string, environment:
       const lack = await examineMicrovms(runtimeRoot)
       if (lack !== undefined) return { name: title, ...lack }
     }
-    const backend = await backendForLooking(name, runtimeRoot)
+    const backend = await backendForLooking(name, runtimeRoot, environment)
     try {
       await backend.check()
     } catch (error) {
@@ -62,5 +62,6 @@ function describe({ capabilities }: Backend): string {
   const limits = [memoryLimit && 'memory', processLimit && 'processes', timeToLive && 'time'].filter(
     (each) => each !== false,
   )
-  return `what goes round the gateway is stopped by the ${enforcement}; limits of ${limits.join(', ')}`
+  const stoppedBy = enforcement === 'platform-port+guest' ? 'platform (other ports) and by rules inside (other addresses)' : enforcement // prettier-ignore
+  return `what goes round the gateway is stopped by the ${stoppedBy}; limits of ${limits.join(', ')}`
 }

@@ -192,8 +192,7 @@ async function destroy(
     const nonce = lease.status === 409 ? undefined : nonceIn(lease.body)
     const { status } = await client.request({ method: 'DELETE', path, query: { force: true }, headers: nonce === undefined ? {} : { 'fly-machine-lease-nonce': nonce }, expected: [200, 202, 404, 409], retry: 'safe', action: 'destroy the machine' }) // prettier-ignore
     if (status === 404) return
-    isLeased = status === 409
-    if (!isLeased) break
+    if (status !== 409) break
     if (performance.now() > endMs) throw new PlatformError('operation_failed', 'can not destroy the machine: somebody else holds its lease; `fly machine leases view` says who', { outcome: 'known' }) // prettier-ignore
     await delay(LEASE_PAUSE_MS)
   }

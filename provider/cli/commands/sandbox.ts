@@ -100,7 +100,8 @@ async function withEach(
   await openRuntimeRoot(runtimeRoot)
   for (const name of named === undefined ? KNOWN_BACKENDS : [named]) {
     try {
-      const backend = await backendForLooking(name, runtimeRoot)
+      // Nothing is started, so that no way out is needed.
+      const { egress: _egress, ...backend } = await backendForLooking(name, runtimeRoot, terminal.environment)
       const provider = createSandboxProvider({ backend, defaultEgress: { kind: 'allow-all' }, runtimeRoot })
       try {
         await look(provider)

@@ -25,7 +25,7 @@ const bad: readonly (readonly [string, object, RegExp])[] = [
   ['an API with credentials in its address', { apiUrl: 'https://a:b@api.example' }, /without credentials/],
 ]
 test.each(bad)('refuses %s', (_sentence, more, message) => {
-  const make = () => createFlyMachinesBackend({ ...GOOD, ...more } as FlyMachinesBackendConfig)
+  const make = () => createFlyMachinesBackend({ ...GOOD, ...more })
   expect(make).toThrow(TypeError)
   expect(make).toThrow(message)
   try {

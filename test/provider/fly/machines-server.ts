@@ -160,7 +160,10 @@ export async function startFlyServer({ bootable = true, rateLimit = true } = {})
     try {
       const guest = await bootMachine(folder, machine.config, { port: allowedPort(server.policies, machine.config) }, (text) => machine.said.push(text)) // prettier-ignore
       // It may be ordered away meanwhile.
-      if (machine.state !== 'starting') return void (await guest.stop())
+      if (machine.state !== 'starting') {
+        await guest.stop()
+        return
+      }
       machine.guest = guest
       machine.address = guest.address
       machine.state = 'started'
