@@ -46,10 +46,10 @@ export function fileMethods(context: MachineContext): FileMethods {
   ): AsyncGenerator<Uint8Array> {
     // prettier-ignore
     let left = size
-    let stream: ReadableStream<Uint8Array> | undefined
     try {
       if (size > 0) {
-        stream = (await machine.files.read(place, { format: 'stream', streamIdleTimeoutMs: IDLE_MS, ...(signal && { signal }) })) // prettier-ignore
+        const options = { format: 'stream', streamIdleTimeoutMs: IDLE_MS, ...(signal && { signal }) } as const
+        const stream: AsyncIterable<Uint8Array> = await machine.files.read(place, options)
         for await (const chunk of stream) {
           // It may grow meanwhile: it is read as it was.
           const wanted = chunk.subarray(0, left)

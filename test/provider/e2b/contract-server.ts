@@ -30,7 +30,7 @@ export interface E2bServerOptions {
   readonly quota?: number
   /** Whether teams may name a proxy of their own. */
   readonly egressProxies?: boolean
-  readonly boot: (network: E2bNetwork) => Promise<E2bMachine>
+  readonly boot: (network: E2bNetwork, metadata: Readonly<Record<string, string>>) => Promise<E2bMachine>
   /** A machine's firewall is told anew. */
   readonly updateNetwork?: (machine: E2bMachine, network: E2bNetwork) => Promise<void>
 }
@@ -126,7 +126,7 @@ export async function startE2bServer(options: E2bServerOptions): Promise<E2bServ
       const refusal = refusedNetwork(network, egressProxies)
       if (refusal !== undefined) return refusal
       if (kept.size >= quota) return [429, { code: 429, message: `you have reached the maximum number of concurrent E2B sandboxes (${quota})` }] // prettier-ignore
-      const made: Kept = { id: randomBytes(10).toString('hex'), accessToken: randomBytes(16).toString('hex'), templateID, metadata, startedAt: new Date().toISOString(), endAtMs: 0, network, machine: await options.boot(network) } // prettier-ignore
+      const made: Kept = { id: randomBytes(10).toString('hex'), accessToken: randomBytes(16).toString('hex'), templateID, metadata, startedAt: new Date().toISOString(), endAtMs: 0, network, machine: await options.boot(network, metadata) } // prettier-ignore
       kept.set(made.id, made)
       live(made, timeout)
       return [201, shown(made)]

@@ -35,7 +35,8 @@ export async function bootHere(): Promise<E2bMachine> {
 }
 
 /** What its firewall lets through is the one address that the network names, on the gateway's port. */
-export async function bootGuest(network: E2bNetwork, gatewayPort: number): Promise<E2bMachine> {
+export async function bootGuest(network: E2bNetwork, metadata: Readonly<Record<string, string>>): Promise<E2bMachine> {
+  const gatewayPort = Number(/:(\d+)\//.exec(metadata['sallyport-gateway'] ?? '')?.[1] ?? 0)
   const address = network.allowOut?.[0]?.replace('/32', '')
   if (address === undefined || network.denyOut?.includes('0.0.0.0/0') !== true)
     throw new Error('a machine without a firewall is not made here')
