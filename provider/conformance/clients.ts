@@ -11,8 +11,12 @@ export interface Answer {
   readonly body: string
 }
 
-/** Its arguments are there as `args`. */
-const WITH_ARGUMENTS = 'const args = process.argv.slice(1); const net = require("node:net"); '
+/** Its arguments are there as `args`; `identity` is what a client sends that has credentials for the gateway in its environment, as some backends give them. */
+const WITH_ARGUMENTS =
+  'const args = process.argv.slice(1); const net = require("node:net"); ' +
+  'const own = new URL(process.env.http_proxy || "http://none"); ' +
+  'const identity = own.username ? "Basic " + Buffer.from(own.username + ":" + own.password).toString("base64") : undefined; ' +
+  'const identified = identity ? "Proxy-Authorization: " + identity + "\\r\\n" : ""; '
 
 /** CONNECT to the target, and a GET through the tunnel. */
 const TUNNEL = `
@@ -21,7 +25,7 @@ const socket = net.connect(Number(proxy.port), proxy.hostname)
 let text = '', asked = false
 const print = (value) => { console.log(JSON.stringify(value)); socket.destroy() }
 socket.on('error', (error) => print({ status: 0, body: error.code }))
-socket.on('connect', () => socket.write('CONNECT ' + args[0] + ' HTTP/1.1\\r\\nHost: ' + args[0] + '\\r\\n\\r\\n'))
+socket.on('connect', () => socket.write('CONNECT ' + args[0] + ' HTTP/1.1\\r\\nHost: ' + args[0] + '\\r\\n' + identified + '\\r\\n'))
 socket.on('data', (chunk) => {
   text += chunk
   const end = text.indexOf('\\r\\n\\r\\n')
@@ -35,7 +39,7 @@ socket.on('end', () => { if (asked) print({ status: Number(text.split(' ')[1]), 
 /** A plain request to the gateway, in absolute form. */
 const PLAIN = `
 const proxy = new URL(process.env.http_proxy)
-require('node:http').get({ host: proxy.hostname, port: proxy.port, path: 'http://' + args[0] + '/', headers: { host: args[0] } }, (response) => {
+require('node:http').get({ host: proxy.hostname, port: proxy.port, path: 'http://' + args[0] + '/', headers: { host: args[0], ...(identity && { 'proxy-authorization': identity }) } }, (response) => {
   let body = ''
   response.on('data', (chunk) => body += chunk)
   response.on('end', () => console.log(JSON.stringify({ status: response.statusCode, reason: response.headers['x-deny-reason'], body })))
@@ -46,7 +50,7 @@ const HOLD = `
 const proxy = new URL(process.env.https_proxy)
 const socket = net.connect(Number(proxy.port), proxy.hostname)
 socket.on('error', () => undefined)
-socket.on('connect', () => socket.write('CONNECT ' + args[0] + ' HTTP/1.1\\r\\nHost: ' + args[0] + '\\r\\n\\r\\n'))
+socket.on('connect', () => socket.write('CONNECT ' + args[0] + ' HTTP/1.1\\r\\nHost: ' + args[0] + '\\r\\n' + identified + '\\r\\n'))
 socket.once('data', (chunk) => console.log(String(chunk).split(' ')[1] === '200' ? 'open' : 'refused'))
 socket.on('close', () => { console.log('cut'); process.exit(0) })`
 
