@@ -162,6 +162,7 @@ const CAPABILITIES: SandboxCapabilities = {
   attach: true,
   leftOpen: [
     'the platform stops what goes to other ports than the gateway’s; that no other address is reached on that port is a rule inside the machine, and holds as long as its kernel does',
+    'the platform’s port rules do not hold for what goes through its own proxy: Flycast addresses of other apps in the same private network are closed by the rules inside alone',
     'whoever has the token of the app, and whoever runs the platform, is root in every machine',
     'other members of the private network reach the port of the worker, which wants its bearer',
     'a fault in Firecracker or in the processor is a way out of the machine, and timing tells something of neighbours',

@@ -121,7 +121,7 @@ export function createMachinesApi(options: Pick<ResolvedFlyOptions, 'apiToken' |
       return read(policiesSchema, body ?? [], 'network policies')
     },
     createPolicy: async (policy, signal) => {
-      // Its name makes two of it one.
+      // Two of the same allow what one does.
       await client.request({ method: 'POST', path: `${base}/network_policies`, body: policy, expected: [200, 201], retry: 'safe', signal, action: 'make the network policy' }) // prettier-ignore
     },
     create: (request, secrets, deadlineMs, signal) => create(client, `${base}/machines`, { request, secrets, deadlineMs, signal }), // prettier-ignore

@@ -98,12 +98,15 @@ function mayHold(
   return !Object.entries(metadata ?? {}).some(([name, value]) => name in own && own[name] !== value)
 }
 
+/** The criteria of a selector must all be met. */
 function surelyHolds(
-  { all, metadata = {} }: NetworkPolicy['selector'],
+  { all, machines = [], metadata = {} }: NetworkPolicy['selector'],
   own: Readonly<Record<string, string>>,
 ): boolean {
+  // prettier-ignore
   const entries = Object.entries(metadata)
-  return all === true || (entries.length > 0 && entries.every(([name, value]) => own[name] === value))
+  if (machines.length > 0 || (all !== true && entries.length === 0)) return false
+  return entries.every(([name, value]) => own[name] === value)
 }
 
 /** How the app is read and changed. */

@@ -17,6 +17,8 @@ const rows: readonly (readonly [string, string, readonly NetworkPolicy[]])[] = [
   ['one for machines with some metadata leaves the others open', 'absent', [policy({ metadata: { a: 'b' } }, [egress('tcp', 3128)])]], // prettier-ignore
   ['one for machines by their ids leaves those to come open', 'absent', [policy({ machines: [{ id: 'x' }] }, [egress('tcp', 3128)])]], // prettier-ignore
   ['one whose selector selects nothing leaves all open', 'absent', [policy({ all: false }, [egress('tcp', 3128)])]],
+  ['one for all machines that have some metadata too leaves the others open', 'absent', [policy({ all: true, metadata: { a: 'b' } }, [egress('tcp', 3128)])]], // prettier-ignore
+  ['one that says all, whatever it says beside, may widen', 'wider', [OURS, policy({ all: true, metadata: { 'sallyport-egress': '1' } }, [egress('tcp', 22)])]], // prettier-ignore
   ['another port beside the gateway’s is wider', 'wider', [OURS, policy(all, [egress('tcp', 443)])]],
   ['the port over UDP is wider', 'wider', [OURS, policy(all, [egress('udp', 3128)])]],
   ['names over UDP are wider', 'wider', [policy(all, [egress('tcp', 3128), egress('udp', 53)])]],
