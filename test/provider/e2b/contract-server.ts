@@ -66,6 +66,8 @@ export interface E2bServer {
   readonly running: () => readonly { readonly id: string; readonly metadata: Readonly<Record<string, string>>; readonly network: E2bNetwork; readonly endAtMs: number }[] // prettier-ignore
   /** The next `times` requests of the kind; for good when left out. Undefined: well again. */
   readonly misbehave: (kind: string, how: Misbehaviour | undefined, times?: number) => void
+  /** The next request of the kind is carried out, and nobody hears of it. */
+  readonly loseReply: (kind: string) => void
   /** Lists show what is gone, from now on. */
   readonly goStale: () => void
   readonly close: () => Promise<void>
@@ -84,6 +86,7 @@ export async function startE2bServer(options: E2bServerOptions): Promise<E2bServ
   const faults: string[] = []
   const spoilt = new Map<string, { readonly how: Misbehaviour; times: number }>()
   let isStale = false
+  let lostKind: string | undefined
 
   const end = async (sandbox: Kept): Promise<void> => {
     kept.delete(sandbox.id)
@@ -204,7 +207,10 @@ export async function startE2bServer(options: E2bServerOptions): Promise<E2bServ
           const found = contract.api({ method, path: pathname, query: searchParams, body, status, reply: value })
           faults.push(...found)
           calls.push({ method, path: pathname, body, status })
-          if (found.length > 0) reply(400, { code: 400, message: found.join('; ') })
+          if (lostKind === `${method} ${pathname.replace(IDS, '{id}')}`) {
+            lostKind = undefined
+            response.destroy()
+          } else if (found.length > 0) reply(400, { code: 400, message: found.join('; ') })
           else reply(status, value, headers)
         },
         (error: unknown) => reply(500, { code: 500, message: String(error) }),
@@ -241,6 +247,7 @@ export async function startE2bServer(options: E2bServerOptions): Promise<E2bServ
       if (how === undefined) spoilt.delete(kind)
       else spoilt.set(kind, { how, times })
     },
+    loseReply: (kind) => (lostKind = kind),
     goStale: () => (isStale = true),
     close: async () => {
       await Promise.all([...kept.values()].map(end))
