@@ -11,7 +11,7 @@ import type { FromReader, LinesFound, ReaderJob, ToReader } from './job.ts'
 /** The log, for those who ask. */
 export interface AuditReader {
   /**
-   * Lines in order of time, `limit` of them at most.
+   * Lines in order of time, `limit` of them at most, and no more than a megabyte of them.
    * @throws SallyportError `SALLYPORT_AUDIT_UNREADABLE`, also for a cursor that is none; the reason of `signal` when it aborts
    */
   readonly lines: (

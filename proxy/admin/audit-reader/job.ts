@@ -21,7 +21,7 @@ export type ReaderJob =
 /** Of `lines`: a page of them, and where the next one begins. */
 export interface LinesFound {
   readonly lines: readonly AuditLine[]
-  /** Absent when there are no more. */
+  /** Absent when there are no more; a page of long lines may hold fewer than were asked for. */
   readonly cursor: string | undefined
 }
 

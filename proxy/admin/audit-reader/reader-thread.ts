@@ -9,6 +9,9 @@ import { summarize } from '../audit-summary.ts'
 import { giveWay } from './give-way.ts'
 import { type FromReader, type ReaderJob, readerSchema, type ToReader } from './job.ts'
 
+/** Of a page, and a line more: the thread that serves connections writes the answer. A thousand ordinary lines have less. */
+const MAX_PAGE_BYTES = 1 << 20
+
 function serve(port: MessagePort, path: string): void {
   giveWay(5)
   const underway = new Map<number, AbortController>()
@@ -44,11 +47,15 @@ async function answer(path: string, id: number, job: ReaderJob, signal: AbortSig
     }
     const { limit, cursor } = job
     const lines: AuditLine[] = []
+    let bytes = 0
     let next: string | undefined
     const found = queryAudit({ path, filters, signal, limit, index: opened, ...(cursor !== undefined && { cursor }) })
-    for await (const { line, cursor: here } of found) {
+    for await (const { line, text, cursor: here } of found) {
       lines.push(line)
-      if (lines.length === limit) next = here()
+      bytes += text.length
+      if (lines.length < limit && bytes < MAX_PAGE_BYTES) continue
+      next = here()
+      break
     }
     return { id, found: { lines, cursor: next } }
   } finally {

@@ -195,6 +195,8 @@ async function withinTime<T>(signal: AbortSignal, work: (deadline: AbortSignal) 
   } catch (error) {
     if (error instanceof SallyportError && error.message.includes('cursor'))
       throw new AdminError('request_malformed', '`query.cursor`: is no cursor of this query')
+    if (error instanceof SallyportError && error.message.includes('name one instance'))
+      throw new AdminError('request_malformed', '`query.instance`: the folder holds the logs of too many; name one')
     if (!time.aborted) throw error
   }
   throw new AdminError(

@@ -5,6 +5,7 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite'
 import { openSegment } from '../open-segment.ts'
 import { readLines } from '../read-lines.ts'
 import type { SegmentFile } from '../segments.ts'
+import { makeTrees } from './index-file.ts'
 import { keyOf } from './key-of.ts'
 
 /** The fields of a line that the index knows, in the order of its table. */
@@ -19,9 +20,6 @@ export const INDEXED_FIELDS = [
   'request_id',
   'token_id',
 ] as const
-
-/** Those that have a tree of their own, the ones that tell most apart first. */
-export const SEARCHABLE_FIELDS = ['request_id', 'token_id', 'sandbox', 'host', 'reason', 'tenant'] as const
 
 interface KnownFile {
   readonly inode: string
@@ -60,11 +58,6 @@ export async function fillIndex(
     }
   }
   if (isFresh) makeTrees(database)
-}
-
-function makeTrees(database: DatabaseSync): void {
-  for (const name of SEARCHABLE_FIELDS)
-    database.exec(`CREATE INDEX IF NOT EXISTS by_${name} ON line (${name}) WHERE ${name} IS NOT NULL`)
 }
 
 async function fillFile(

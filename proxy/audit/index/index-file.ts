@@ -1,5 +1,5 @@
 /** The file of the index: opens it, makes it, and throws away what is none. */
-import { closeSync, lstatSync, openSync, rmSync } from 'node:fs'
+import { closeSync, existsSync, lstatSync, openSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { DatabaseSync } from 'node:sqlite'
 
@@ -22,6 +22,9 @@ const TABLES = `
   PRAGMA user_version = ${VERSION};
 `
 
+/** The fields that have a tree of their own, the ones that tell most apart first. */
+export const SEARCHABLE_FIELDS = ['request_id', 'token_id', 'sandbox', 'host', 'reason', 'tenant'] as const
+
 /** Of SQLite: what another file would not mend. */
 const NOT_THE_FILE = new Set([5, 6, 8, 10, 13, 14])
 
@@ -30,14 +33,14 @@ const CACHE_KIB = 128 * 1024
 
 /** How long another process may be writing. */
 const BUSY_MS = 10_000
+/** Whoever reads waits for nobody who writes; only for one who locks it whole, and the files hold everything. */
+const READ_BUSY_MS = 250
 
 /** Makes or opens the index of a folder. Rejects with the fault when there can be none: no such module, a folder that can't be written, a full disk. */
 export async function openIndexFile(folder: string): Promise<DatabaseSync> {
   const { DatabaseSync: Database } = await import('node:sqlite')
   const path = join(folder, INDEX_FILE)
-  const stats = lstatSync(path, { throwIfNoEntry: false })
-  // A link would let whoever may write here have another file overwritten.
-  if (stats !== undefined && !stats.isFile()) throw new Error('it is no file')
+  if (!areFiles(folder)) throw new Error('it is no file')
   try {
     return openWith(Database, path)
   } catch (error) {
@@ -50,13 +53,13 @@ export async function openIndexFile(folder: string): Promise<DatabaseSync> {
 /** Opens the index of a folder as it is, to read from; `undefined` when there is none that can be read. Nothing is made, mended or taken away. */
 export async function openIndexToRead(folder: string): Promise<DatabaseSync | undefined> {
   const path = join(folder, INDEX_FILE)
-  if (lstatSync(path, { throwIfNoEntry: false })?.isFile() !== true) return undefined
+  if (!areFiles(folder) || !existsSync(path)) return undefined
   let database: DatabaseSync | undefined
   try {
     const { DatabaseSync: Database } = await import('node:sqlite')
     database = new Database(path, { readOnly: true })
-    database.exec(`PRAGMA busy_timeout = ${BUSY_MS}`)
-    if (versionOf(database) === VERSION) return database
+    database.exec(`PRAGMA busy_timeout = ${READ_BUSY_MS}`)
+    if (versionOf(database) === VERSION && isAsMade(Database, database)) return database
   } catch {
     // Whoever brings it up to date finds out why.
   }
@@ -64,9 +67,25 @@ export async function openIndexToRead(folder: string): Promise<DatabaseSync | un
   return undefined
 }
 
+/** Makes what is not there of the trees by which lines are found. */
+export function makeTrees(database: DatabaseSync): void {
+  for (const name of SEARCHABLE_FIELDS)
+    database.exec(`CREATE INDEX IF NOT EXISTS by_${name} ON line (${name}) WHERE ${name} IS NOT NULL`)
+}
+
 /** Takes it away; the next query makes it anew. */
 export function removeIndex(folder: string): void {
-  for (const end of ['', '-wal', '-shm', '-journal']) rmSync(join(folder, INDEX_FILE + end), { force: true })
+  for (const path of pathsIn(folder)) rmSync(path, { force: true })
+}
+
+/** The database, and what SQLite keeps beside it. */
+function pathsIn(folder: string): readonly string[] {
+  return ['', '-wal', '-shm', '-journal'].map((end) => join(folder, INDEX_FILE + end))
+}
+
+/** A link would let whoever may write here have another file overwritten; a pipe would be waited for. */
+function areFiles(folder: string): boolean {
+  return pathsIn(folder).every((path) => lstatSync(path, { throwIfNoEntry: false })?.isFile() !== false)
 }
 
 /** Whether a fault says that the file is not what was written, rather than that it can't be read or written now. */
@@ -86,7 +105,7 @@ function openWith(Database: typeof DatabaseSync, path: string): DatabaseSync {
       `PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -${CACHE_KIB};`,
     )
     if (versionOf(database) === 0) makeTables(database)
-    if (versionOf(database) !== VERSION) throw new WrongVersion()
+    if (versionOf(database) !== VERSION || !isAsMade(Database, database)) throw new WrongVersion()
     database.prepare('SELECT instance, number, bytes FROM file').all()
     return database
   } catch (error) {
@@ -103,4 +122,23 @@ function makeTables(database: DatabaseSync): void {
 
 function versionOf(database: DatabaseSync): number {
   return Number(database.prepare('PRAGMA user_version').get()?.['user_version'])
+}
+
+/** Whether there are our tables and trees, and nothing else: a view in the place of a table could answer without an end, a trigger change what is written. */
+function isAsMade(Database: typeof DatabaseSync, database: DatabaseSync): boolean {
+  const made = new Database(':memory:')
+  try {
+    made.exec(TABLES)
+    makeTrees(made)
+    const expected = new Set(schemaOf(made))
+    const found = schemaOf(database)
+    return found.every((one) => expected.has(one)) && schemaOf(made, 'table').every((one) => found.includes(one))
+  } finally {
+    made.close()
+  }
+}
+
+function schemaOf(database: DatabaseSync, type?: 'table'): readonly string[] {
+  const rows = database.prepare('SELECT type, name, tbl_name, sql FROM sqlite_schema LIMIT 100').all()
+  return rows.filter((row) => type === undefined || row['type'] === type).map((row) => JSON.stringify(row))
 }

@@ -5,8 +5,8 @@
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite'
 import type { AuditFilters } from '../match.ts'
 import { listSegments } from '../segments.ts'
-import { fillIndex, INDEXED_FIELDS, SEARCHABLE_FIELDS } from './fill-index.ts'
-import { isGarbage, openIndexFile, openIndexToRead, removeIndex } from './index-file.ts'
+import { fillIndex, INDEXED_FIELDS } from './fill-index.ts'
+import { isGarbage, openIndexFile, openIndexToRead, removeIndex, SEARCHABLE_FIELDS } from './index-file.ts'
 import { keyOf } from './key-of.ts'
 
 /** Where a line is. */
