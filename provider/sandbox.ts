@@ -148,6 +148,10 @@ export interface SandboxCapabilities {
   readonly processLimit: boolean
   readonly timeToLive: boolean
   readonly attach: boolean
+  /** Commands have the token of their sandbox in their environment, fresh for each: nothing inside could add it for them. */
+  readonly tokenInEnvironment?: true
+  /** Commands may make sockets of any kind: the sandbox has a kernel of its own, and what is walled in is its one network device. */
+  readonly anySocket?: true
   /** What stays open all the same, for people. */
   readonly leftOpen: readonly string[]
 }

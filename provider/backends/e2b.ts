@@ -70,6 +70,7 @@ async function start(api: E2bApi, options: ResolvedE2bOptions, request: StartReq
     )
   const expiresAtMs = timeoutMs === undefined ? undefined : Date.now() + timeoutMs
   // Also where the reply to the request is lost: then the machine is found by its labels.
+  signal?.throwIfAborted()
   const made: { machine?: Machine } = {}
   undo('machine', () =>
     made.machine === undefined ? endByLabels(api, labelsOfOne(id)) : api.end(made.machine.sandboxId),
@@ -78,9 +79,9 @@ async function start(api: E2bApi, options: ResolvedE2bOptions, request: StartReq
     metadata: machineLabels(request, gateway),
     network: networkFor(gateway),
     timeoutMs: lifeMs(options.leaseMs, expiresAtMs),
-    signal,
   })
   made.machine = machine
+  signal?.throwIfAborted()
   const folders = await prepareMachine(machine, { gateway, isNew: true, template: options.template, signal })
   await keepEnvironment(machine, folders, env)
   signal?.throwIfAborted()
@@ -148,6 +149,8 @@ function capabilitiesOf({ unsafeTokenInClear, unsafePrivateGateway }: ResolvedE2
     processLimit: false,
     timeToLive: true,
     attach: true,
+    tokenInEnvironment: true,
+    anySocket: true,
     leftOpen: [
       'every port of the gateway’s address can be reached, not its proxy’s alone',
       'commands have the token of their sandbox in their environment; one that runs for longer than ten minutes opens no new connections then',

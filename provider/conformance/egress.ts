@@ -5,6 +5,7 @@ import { readFile } from 'node:fs/promises'
 import net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
+import type { Sandbox } from '../sandbox.ts'
 import { ALLOWED_HOST, type Bench, REFUSED_HOST } from './bench.ts'
 import type { ConformanceArea, ConformanceCheck } from './check.ts'
 import { askPlain, askTunnel, connectDirectly, holdTunnel, onNode, resolveNames } from './clients.ts'
@@ -134,6 +135,8 @@ const through: readonly ConformanceCheck[] = [
   },
   {
     name: 'clients are told the way, and given no credentials',
+    skip: ({ provider }) =>
+      provider.capabilities.tokenInEnvironment === true ? 'commands have a token in their environment' : undefined,
     run: async (bench) => {
       const { stdout } = await (await bench.sandbox()).exec('env')
       const variables = new Map(
@@ -144,6 +147,28 @@ const through: readonly ConformanceCheck[] = [
       assert.equal(variables.get('NO_PROXY'), 'localhost,127.0.0.1,::1')
       assert.equal(variables.has('SALLYPORT_TOKEN'), false)
       assert.doesNotMatch(stdout, /eyJ|:\/\/[^/\n]*@/)
+    },
+  },
+  {
+    name: 'credentials that clients are given are of their sandbox alone, and live for ten minutes at most',
+    skip: ({ provider }) =>
+      provider.capabilities.tokenInEnvironment === true ? undefined : 'commands have no token in their environment',
+    run: async (bench) => {
+      const sandbox = await bench.sandbox()
+      const read = async (of: Sandbox) => {
+        const token = new URL((await of.exec('echo "$https_proxy"')).stdout).password
+        const claims = Buffer.from(token.split('.')[1] ?? '', 'base64url').toString()
+        const { exp } = JSON.parse(claims) as { readonly exp: number }
+        return { token, claims, livesFor: exp - Date.now() / 1_000 }
+      }
+      const { claims, livesFor, token } = await read(sandbox)
+      assert.ok(claims.includes(sandbox.id), claims)
+      assert.ok(livesFor > 240 && livesFor <= 600, `it lives for ${livesFor} s`)
+      await bench.withSandbox({}, async (other) => {
+        const others = await read(other)
+        assert.notEqual(others.token, token)
+        assert.equal(others.claims.includes(sandbox.id), false)
+      })
     },
   },
   {
@@ -231,7 +256,8 @@ const around: readonly ConformanceCheck[] = [
   },
   {
     name: 'no socket can be made that a network namespace does not confine',
-    skip: unprobed,
+    skip: (bench) =>
+      bench.provider.capabilities.anySocket === true ? 'the sandbox has a kernel of its own' : unprobed(bench),
     run: async (bench) => {
       assert.deepEqual(await openWays(bench, SOCKETS.map(([, attempt]) => attempt)), []) // prettier-ignore
     },

@@ -23,7 +23,7 @@ export interface E2bApi {
   readonly load: () => Promise<void>
   /** Asks who we are, by the cheapest request that needs the key. */
   readonly check: () => Promise<void>
-  readonly create: (order: { readonly metadata: Readonly<Record<string, string>>; readonly network: MachineNetwork; readonly timeoutMs: number; readonly signal?: AbortSignal | undefined }) => Promise<Machine> // prettier-ignore
+  readonly create: (order: { readonly metadata: Readonly<Record<string, string>>; readonly network: MachineNetwork; readonly timeoutMs: number}) => Promise<Machine> // prettier-ignore
   /** Undefined when it is gone. */
   readonly connect: (machineId: string, timeoutMs: number) => Promise<Machine | undefined>
   /** False when it is gone. */
@@ -83,19 +83,13 @@ export function createE2bApi(options: ResolvedE2bOptions): E2bApi {
       const { Sandbox } = await load()
       await patiently('ask E2B', () => Sandbox.list({ ...connection, limit: 1 }).nextItems())
     },
-    create: async ({ metadata, network, timeoutMs, signal }) => {
+    create: async ({ metadata, network, timeoutMs }) => {
       const { Sandbox } = await load()
       try {
-        return await Sandbox.create(template, {
-          ...connection,
-          metadata,
-          timeoutMs,
-          network,
-          ...(signal && { signal }),
-        })
+        // Not given up in between: who gives up would not learn which machine it is.
+        return await Sandbox.create(template, { ...connection, metadata, timeoutMs, network })
       } catch (error) {
-        signal?.throwIfAborted()
-        // Not again: the machine may be there, under its labels.
+        // Nor asked for again: the machine may be there, under its labels.
         throw fault(error, 'make a sandbox', true)
       }
     },
