@@ -70,6 +70,8 @@ export async function backendForLooking(
       return (await loadRunsc())({ image: 'none' })
     case 'self-hosted':
       return (await loadSelfHosted()).createSelfHostedBackend({ runtimeRoot, ...imagesIn(DEFAULT_IMAGES) })
+    case 'e2b':
+      return (await loadElsewhere()).e2b(environment)
     case 'fly-machines':
       return (await loadElsewhere()).flyMachines(environment)
     case 'passthrough':

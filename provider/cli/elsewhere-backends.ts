@@ -12,6 +12,14 @@ export async function flyMachines(environment: Environment): Promise<Backend> {
   return createFlyMachinesBackend({ apiToken, app, image: 'none', ...(apiUrl !== undefined && { apiUrl }) })
 }
 
+/** Machines of E2B, likewise. @throws SandboxError `SALLYPORT_SANDBOX_BACKEND_MISSING` that names the variable */
+export async function e2b(environment: Environment): Promise<Backend> {
+  const { E2B_API_KEY: apiKey, E2B_DOMAIN: domain, E2B_API_URL: apiUrl, E2B_SANDBOX_URL: sandboxUrl } = environment
+  if (apiKey === undefined) throw notSetUp('e2b', 'E2B_API_KEY, the key of the team')
+  const { createE2bBackend } = await import('../backends/e2b.ts')
+  return createE2bBackend({ apiKey, ...(domain !== undefined && { domain }), ...(apiUrl !== undefined && { apiUrl }), ...(sandboxUrl !== undefined && { sandboxUrl }) }) // prettier-ignore
+}
+
 function notSetUp(name: string, what: string): SandboxError {
   return new SandboxError('SALLYPORT_SANDBOX_BACKEND_MISSING', `the backend \`${name}\` is not set up: set ${what}`)
 }
