@@ -1,9 +1,24 @@
 /** Bundles `provider/worker` into the one file that runs inside every sandbox: `node scripts/build-worker.ts [--if-stale] FILE`. */
-import { build } from 'esbuild'
+import { build, type Plugin } from 'esbuild'
 import fs from 'node:fs'
 import path from 'node:path'
 
 const SOURCES = path.join(import.meta.dirname, '../provider/worker')
+
+/**
+ * Modules of Node that the sources import as a whole. What the bundler puts around them copies each of their names at the start, some hundred for each file
+ * that imports them: that takes as long as loading them all.
+ */
+const WHOLE_MODULES: Plugin = {
+  name: 'whole-modules',
+  setup(bundler) {
+    const namespace = 'whole'
+    bundler.onResolve({ filter: /^node:(fs|http|net|os|path|tls|v8)$/ }, ({ path, kind }) =>
+      kind === 'import-statement' ? { path, namespace } : { path, external: true },
+    )
+    bundler.onLoad({ filter: /./, namespace }, ({ path }) => ({ contents: `export default require('${path}')` }))
+  },
+}
 
 /** Writes the bundle; another process never sees half of it. */
 export async function buildWorker(file: string): Promise<void> {
@@ -17,6 +32,7 @@ export async function buildWorker(file: string): Promise<void> {
     target: 'node20',
     // A real import() would load the whole module machinery before the first command.
     supported: { 'dynamic-import': false },
+    plugins: [WHOLE_MODULES],
     minifySyntax: true,
     legalComments: 'none',
     logLevel: 'warning',
