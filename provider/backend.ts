@@ -2,7 +2,7 @@
 import type net from 'node:net'
 import type { EgressGrant, TakeToken } from './egress/egress.ts'
 import type { SandboxCapabilities, SandboxEnvironment, SandboxInfo } from './sandbox.ts'
-import type { WorkerClient } from './worker-client.ts'
+import type { WorkerClient, WorkerProbe, WorkerProbeReport } from './worker-client.ts'
 
 /** An address as the inside of a sandbox sees it. */
 export interface InsideAddress {
@@ -30,6 +30,8 @@ export interface StartRequest {
   readonly maxProcesses?: number | undefined
   /** `owner`, `created-at` and `expires-at` (ISO 8601), and the caller's own; backends that can keep labels keep these, and `list` gives them all back. */
   readonly labels: Readonly<Record<string, string>>
+  /** For the worker to look for at its start, if the backend has a way to hear of it. */
+  readonly probe?: WorkerProbe | undefined
   readonly signal?: AbortSignal | undefined
   /** Registers what undoes a step, last first, when a later one fails. */
   readonly undo: (step: string, action: () => Promise<void>) => void
@@ -48,6 +50,8 @@ export type StartedSandbox = (ReachedByStream | ReachedByClient) & {
   readonly directTargets?: readonly InsideAddress[]
   /** The worker has said that it listens: it need not be asked again and again until it answers. */
   readonly announced?: true
+  /** What the worker found at its start of what the request asked it to look for. */
+  readonly probed?: WorkerProbeReport | undefined
   /** Called once the worker has answered: takes away what only its start needed, such as the file that told it its bearer. */
   readonly answered?: () => Promise<void>
   /** Of a sandbox elsewhere: what is done with each further token. By default the worker is told. */

@@ -9,7 +9,7 @@ import type { Egress, EgressGrant, EgressLink, TakeToken } from './egress/egress
 import { childEnvironment } from './environment.ts'
 import { labelsOf } from './labels.ts'
 import { ownerOfThisProcess } from './owner.ts'
-import { probeEgress } from './probe.ts'
+import { probeEgress, probeFor } from './probe.ts'
 import {
   dataOf,
   makeRuntimeFolder,
@@ -21,7 +21,7 @@ import {
 } from './runtime-folder.ts'
 import type { CreateSandboxOptions } from './sandbox.ts'
 import { SandboxError } from './sandbox-error.ts'
-import { createWorkerClient, type WorkerClient } from './worker-client.ts'
+import { createWorkerClient, type WorkerClient, type WorkerProbe } from './worker-client.ts'
 
 /** What sandboxes are made with. */
 export interface Workshop {
@@ -80,8 +80,8 @@ async function makeAnew(workshop: Workshop, policy: EgressPolicy, options: Creat
   const failed = new AbortController()
   const signal = options.signal === undefined ? failed.signal : AbortSignal.any([options.signal, failed.signal])
   try {
-    const workerToken = await makeFolder(workshop, meta, transaction)
-    const order = { ...options, workerToken, signal, transaction }
+    const workerToken = makeFolder(workshop, meta, transaction)
+    const order = { ...options, workerToken, signal, transaction, probe: probeFor(workshop.backend.capabilities) }
     // On this machine neither needs the other: the sandbox sees the folder of the socket.
     const [link, { started, client }] =
       workshop.backend.egress === 'token'
@@ -128,7 +128,7 @@ export async function startSpare(workshop: Workshop, signal: AbortSignal): Promi
   const meta = { ...newMeta(workshop.backend, {}, { kind: 'deny-all' }), spare: true } as const
   const transaction = new Transaction()
   try {
-    const workerToken = await makeFolder(workshop, meta, transaction)
+    const workerToken = makeFolder(workshop, meta, transaction)
     return { meta, transaction, ...(await start(workshop, meta, { workerToken, signal, transaction })) }
   } catch (error) {
     throw await transaction.rollBack(named(error, signal))
@@ -162,10 +162,10 @@ function newMeta({ name }: Backend, options: CreateSandboxOptions, policy: Egres
 }
 
 /** Makes the runtime folder; gives the bearer of the worker to be. */
-async function makeFolder({ runtimeRoot }: Workshop, meta: SandboxMeta, transaction: Transaction): Promise<string> {
+function makeFolder({ runtimeRoot }: Workshop, meta: SandboxMeta, transaction: Transaction): string {
   const workerToken = randomBytes(32).toString('base64url')
   transaction.undo('folder', () => removeRuntimeFolder(runtimeRoot, meta.id))
-  await makeRuntimeFolder(runtimeRoot, meta, workerToken)
+  makeRuntimeFolder(runtimeRoot, meta, workerToken)
   return workerToken
 }
 
@@ -174,6 +174,7 @@ interface StartOptions extends Pick<CreateSandboxOptions, 'env' | 'timeoutMs' | 
   readonly signal: AbortSignal
   readonly transaction: Transaction
   readonly grant?: EgressGrant
+  readonly probe?: WorkerProbe
 }
 
 /** Starts a sandbox that reaches the gateway over the network: it needs to know the gateway first. */
@@ -228,7 +229,7 @@ interface Started {
 async function start(
   workshop: Workshop,
   meta: SandboxMeta,
-  { workerToken, signal, transaction, grant, env, timeoutMs, memoryLimitMb, maxProcesses }: StartOptions,
+  { workerToken, signal, transaction, grant, probe, env, timeoutMs, memoryLimitMb, maxProcesses }: StartOptions,
 ): Promise<Started> {
   const { backend, runtimeRoot } = workshop
   const started = await backend.start({
@@ -241,6 +242,7 @@ async function start(
     memoryLimitMb,
     maxProcesses,
     labels: labelsOf(meta),
+    probe,
     signal,
     undo: transaction.undo,
   })

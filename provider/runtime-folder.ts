@@ -1,7 +1,7 @@
 /** What the host keeps of each sandbox, so that any process of the same user finds, reaches and removes it: `<root>/<id>/`. */
 import { randomBytes } from 'node:crypto'
-import { mkdirSync } from 'node:fs'
-import { lstat, mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { mkdirSync, renameSync, writeFileSync } from 'node:fs'
+import { lstat, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
 import { z } from 'zod'
@@ -109,28 +109,42 @@ export async function openRuntimeRoot(root: string): Promise<void> {
   if ((stat.mode & 0o077) !== 0) throw unusable(root, `is open to others; run \`chmod 700 ${root}\``)
 }
 
-/** Makes the folder of a new sandbox, with the bearer of its worker. The egress folder may be read inside by any user; the root keeps others out. */
-export async function makeRuntimeFolder(root: string, meta: SandboxMeta, workerToken: string): Promise<RuntimePaths> {
+/**
+ * Makes the folder of a new sandbox, with the bearer of its worker. The egress folder may be read inside by any user; the root keeps others out. At one
+ * stroke: it is little, and a start waits for it.
+ */
+export function makeRuntimeFolder(root: string, meta: SandboxMeta, workerToken: string): RuntimePaths {
   const paths = pathsOf(root, meta.id)
-  await mkdir(paths.folder, { mode: 0o700 })
-  await Promise.all([mkdir(paths.control, { mode: 0o700 }), mkdir(paths.egress, { mode: 0o755 })])
-  await writeFile(paths.workerToken, workerToken, { mode: 0o600, flag: 'wx' })
-  await writeMeta(root, meta)
+  mkdirSync(paths.folder, { mode: 0o700 })
+  mkdirSync(paths.control, { mode: 0o700 })
+  mkdirSync(paths.egress, { mode: 0o755 })
+  writeFileSync(paths.workerToken, workerToken, { mode: 0o600, flag: 'wx' })
+  const file = metaFile(root, meta)
+  writeFileSync(`${file}.new`, textOf(meta), { mode: 0o600 })
+  renameSync(`${file}.new`, file)
   return paths
 }
 
 /** Writes it whole or not at all. */
 export async function writeMeta(root: string, meta: SandboxMeta): Promise<void> {
-  const file = path.join(root, meta.id, 'meta.json')
-  await writeFile(`${file}.new`, `${JSON.stringify(meta)}\n`, { mode: 0o600 })
+  const file = metaFile(root, meta)
+  await writeFile(`${file}.new`, textOf(meta), { mode: 0o600 })
   await rename(`${file}.new`, file)
+}
+
+function metaFile(root: string, { id }: Pick<SandboxMeta, 'id'>): string {
+  return path.join(root, id, 'meta.json')
+}
+
+function textOf(meta: SandboxMeta): string {
+  return `${JSON.stringify(meta)}\n`
 }
 
 /** Undefined when there is none, or none that can be read. */
 export async function readMeta(root: string, id: string): Promise<SandboxMeta | undefined> {
   if (!isSandboxId(id)) return undefined
   try {
-    const meta = metaSchema.parse(JSON.parse(await readFile(path.join(root, id, 'meta.json'), 'utf8')))
+    const meta = metaSchema.parse(JSON.parse(await readFile(metaFile(root, { id }), 'utf8')))
     return meta.id === id ? meta : undefined
   } catch {
     return undefined

@@ -24,6 +24,8 @@ export interface BubblewrapEngine {
 }
 
 const TEMP_BYTES = 1024 ** 3
+/** A command takes three at most. */
+const DOCUMENTS = [6, 7, 8, 9]
 const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
 /** @throws SandboxError `SALLYPORT_SANDBOX_CREATE_FAILED` */
@@ -52,7 +54,8 @@ export async function startBubblewrap(engine: BubblewrapEngine, request: StartRe
       limits: engine.limits,
       options,
       filter: seccompFilter(engine.bubblewrap.architecture),
-      command: [INSIDE.node, INSIDE.worker, '-'],
+      documents: DOCUMENTS,
+      command: [INSIDE.node, INSIDE.worker, `--pipes=${DOCUMENTS.join()}`, '-'],
       order: settingsFor(request, engine, working),
       rootDir: working.path,
       socketPath: path.join(control, 'worker.sock'),
@@ -81,6 +84,7 @@ function settingsFor(request: StartRequest, engine: BubblewrapEngine, working: S
     },
     forward: [{ ...INSIDE_PROXY, path: INSIDE.gatewaySocket }],
     ...(request.timeoutMs !== undefined && { timeToLiveMs: request.timeoutMs }),
+    ...(request.probe !== undefined && { probe: request.probe }),
     announce: true,
     endWithStdin: true,
   }

@@ -4,10 +4,10 @@ import { SandboxError } from '../sandbox-error.ts'
 
 const KEPT_BYTES = 4096
 
-/** What the started process says: the line `ready` on its output, and complaints. All of it is untrusted and bounded. */
+/** What the started process says: a line `ready` on its output, and complaints. All of it is untrusted and bounded. */
 export class Output {
-  /** Resolves with the line `ready`. */
-  readonly ready: Promise<void>
+  /** Resolves with the line `ready`, to what stands behind the word. */
+  readonly ready: Promise<string>
   #complaints = ''
 
   constructor(child: ChildProcess) {
@@ -20,7 +20,8 @@ export class Output {
       // Goes on after that: a full pipe would hold up whoever writes to it.
       child.stdout?.on('data', (chunk: Buffer) => {
         said = (said + chunk.toString('latin1')).slice(-KEPT_BYTES)
-        if (/^ready$/m.test(said)) resolve()
+        const line = /^ready(?: (.*))?\n/m.exec(said)
+        if (line !== null) resolve(line[1] ?? '')
       })
     })
   }

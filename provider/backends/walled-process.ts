@@ -4,6 +4,8 @@ import { once } from 'node:events'
 import path from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import type { StartedSandbox, StartRequest } from '../backend.ts'
+import type { WorkerProbeReport } from '../worker-client.ts'
+import { parseProbeReport } from '../worker-client/probe.ts'
 import type { Bubblewrap } from './bubblewrap-check.ts'
 import { connectControl } from './control-socket.ts'
 import { type LimitSupport, openLimits, type OpenLimits, type ResourceLimits } from './limits.ts'
@@ -19,7 +21,9 @@ export interface WalledProcess {
   /** Options of bubblewrap. They name paths of the host, which the sandbox need not know: so they go by descriptor (`--args`), not by argument list. */
   readonly options: readonly string[]
   readonly filter: Buffer
-  /** What runs inside. It prints the line `ready` when the worker answers, and ends with its input. */
+  /** Descriptors of what it runs with, besides; each a here-document, see `throughGroups`. They are 6 or higher. */
+  readonly documents?: readonly number[]
+  /** What runs inside. It prints a line `ready`, with the report of a probe if it was asked for one, when the worker answers, and ends with its input. */
   readonly command: readonly string[]
   /** Its first line of input. */
   readonly order: object
@@ -51,12 +55,13 @@ export async function startWalled(walled: WalledProcess, request: StartRequest):
   const stdio: readonly unknown[] = child.stdio
   const status = readStatus(stdio[STATUS_DESCRIPTOR] as Readable)
   let timeToLive: { readonly cancel: () => void } | undefined
+  let recording: Promise<void> | undefined
   const stop = onlyOnce(async () => {
     timeToLive?.cancel()
     await end(child, status.latest())
     // Takes what outlived that with it, which would hold the pipes open.
     await closeLimits()
-    await exited
+    await Promise.all([exited, recording?.catch(() => undefined)])
   })
   request.undo('sandbox', stop)
 
@@ -73,27 +78,16 @@ export async function startWalled(walled: WalledProcess, request: StartRequest):
   feed(stdio[FILTER_DESCRIPTOR] as Writable, walled.filter)
   // Stays open: its end is the host's end.
   feed(child.stdin, `${JSON.stringify(walled.order)}\n`, 'keep open')
-  const [pid] = await startsWithin(
+  // While the worker starts, so that nobody waits for it.
+  const recorded = status.pid.then((pid) => (recording = record(pid, walled, limits, request)))
+  const [, report] = await startsWithin(
     START_TIMEOUT_MS,
     request.signal,
     output,
     exited,
-    Promise.all([status.pid, output.ready]),
+    Promise.all([recorded, output.ready]),
   )
 
-  const createdAtMs = Date.now()
-  await writeRecord(request.runtimeFolder, {
-    version: 1,
-    backend: 'process',
-    id: request.id,
-    rootDir: walled.rootDir,
-    pid,
-    startTime: (await startTimeOf(pid)) ?? '',
-    cgroups: [...limits.folders],
-    createdAtMs,
-    ...(request.timeoutMs !== undefined && { expiresAtMs: createdAtMs + request.timeoutMs }),
-    labels: { ...request.labels },
-  })
   // The worker has this clock too, but a command may have stopped the worker.
   if (request.timeoutMs !== undefined) timeToLive = afterMs(request.timeoutMs, () => void stop())
   void exited.then(() => timeToLive?.cancel())
@@ -101,20 +95,50 @@ export async function startWalled(walled: WalledProcess, request: StartRequest):
     rootDir: walled.rootDir,
     connect: () => connectControl(walled.socketPath),
     announced: true,
+    probed: probedOf(report, request),
     ended: exited,
     stop,
   }
 }
 
-function launch({ bubblewrap, command }: WalledProcess, limits: OpenLimits): ChildProcess {
-  const [shell = '', ...args] = throughGroups(limits.joinFiles, [
-    bubblewrap.path,
-    '--args',
-    String(OPTIONS_DESCRIPTOR),
-    '--',
-    ...underLimits(limits.resourceLimits),
-    ...command,
-  ])
+async function record(
+  pid: number,
+  { rootDir }: WalledProcess,
+  limits: OpenLimits,
+  request: StartRequest,
+): Promise<void> {
+  const createdAtMs = Date.now()
+  await writeRecord(request.runtimeFolder, {
+    version: 1,
+    backend: 'process',
+    id: request.id,
+    rootDir,
+    pid,
+    startTime: (await startTimeOf(pid)) ?? '',
+    cgroups: [...limits.folders],
+    createdAtMs,
+    ...(request.timeoutMs !== undefined && { expiresAtMs: createdAtMs + request.timeoutMs }),
+    labels: { ...request.labels },
+  })
+}
+
+/** Undefined for one that makes no sense: the worker is then asked again. */
+function probedOf(report: string, { probe }: StartRequest): WorkerProbeReport | undefined {
+  if (probe === undefined || report === '') return undefined
+  try {
+    return parseProbeReport(probe, JSON.parse(report) as Record<string, unknown>)
+  } catch {
+    return undefined
+  }
+}
+
+function launch({ bubblewrap, command, documents }: WalledProcess, limits: OpenLimits): ChildProcess {
+  const walled = [bubblewrap.path, '--args', String(OPTIONS_DESCRIPTOR), '--']
+  const [shell = '', ...args] = throughGroups(
+    limits.joinFiles,
+    [...walled, ...underLimits(limits.resourceLimits), ...command],
+    documents,
+  )
   return spawn(shell, args, {
     cwd: path.parse(process.execPath).root,
     // Nothing of the host's environment.

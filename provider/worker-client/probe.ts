@@ -7,18 +7,22 @@ import { malformed } from './lines.ts'
 /** The method. */
 export function probeMethod(link: Link, fault: FaultMaker): (probe: WorkerProbe) => Promise<WorkerProbeReport> {
   return async (probe) => {
-    const reply = await call(link, fault, { method: 'POST', path: '/probe', ...jsonBody(probe) })
-    const { tcp, udp, gateway } = reply
-    if (typeof gateway !== 'object' || gateway === null) throw malformed('`gateway` is no answer')
-    const { status, reason, error } = gateway as Record<string, unknown>
-    return {
-      tcp: outcomes(tcp, probe.tcp.length),
-      udp: outcomes(udp, probe.udp.length),
-      gateway:
-        typeof status === 'number'
-          ? { status, ...(isWord(reason) && { reason }) }
-          : { error: isWord(error) ? error : 'unknown' },
-    }
+    return parseProbeReport(probe, await call(link, fault, { method: 'POST', path: '/probe', ...jsonBody(probe) }))
+  }
+}
+
+/** @throws SandboxError when it makes no sense as the report of `probe` */
+export function parseProbeReport(probe: WorkerProbe, report: Readonly<Record<string, unknown>>): WorkerProbeReport {
+  const { tcp, udp, gateway } = report
+  if (typeof gateway !== 'object' || gateway === null) throw malformed('`gateway` is no answer')
+  const { status, reason, error } = gateway as Record<string, unknown>
+  return {
+    tcp: outcomes(tcp, probe.tcp.length),
+    udp: outcomes(udp, probe.udp.length),
+    gateway:
+      typeof status === 'number'
+        ? { status, ...(isWord(reason) && { reason }) }
+        : { error: isWord(error) ? error : 'unknown' },
   }
 }
 

@@ -1,4 +1,7 @@
-/** Entry of the bundle: `node worker.cjs [--init] SETTINGS`, where SETTINGS is a JSON file or `-` for the first line of stdin. */
+/**
+ * Entry of the bundle: `node worker.cjs [--init] [--pipes=6,7] SETTINGS`, where SETTINGS is a JSON file or `-` for the first line of stdin, and the numbers are
+ * descriptors of here-documents for `child-pipes.ts`.
+ */
 import fs from 'node:fs'
 import { readSettings } from './read-settings.ts'
 import { startWorker, type Worker } from './worker.ts'
@@ -16,13 +19,17 @@ done`
 const SHELL = '/bin/sh'
 const O_CLOEXEC = 0o2000000
 
-closeInherited()
-const [source] = process.argv.slice(2).filter((argument) => argument !== '--init')
+const PIPES = /^--pipes=(\d[\d,]*)$/
+
+const isInit = process.pid === 1 || process.argv.includes('--init')
+const named = process.argv.flatMap((argument) => PIPES.exec(argument)?.[1]?.split(',').map(Number) ?? [])
+const pipes = closeInherited(isInit ? [] : named)
+const [source] = process.argv.slice(2).filter((argument) => argument !== '--init' && !PIPES.test(argument))
 if (source === undefined) {
   fs.writeSync(2, 'usage: worker [--init] SETTINGS\n')
   process.exit(2)
 }
-if (process.pid === 1 || process.argv.includes('--init')) becomeChildOfShell(source)
+if (isInit) becomeChildOfShell(source)
 let worker: Worker | undefined
 void start(source)
 
@@ -30,31 +37,39 @@ async function start(source: string): Promise<void> {
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => stop(0))
   try {
     const settings = readSettings(source)
-    worker = await startWorker(settings, () => process.exit(0))
+    worker = await startWorker(settings, () => process.exit(0), pipes)
     if (settings.endWithStdin === true)
       process.stdin
         .resume()
         .on('end', () => stop(0))
         .on('error', () => stop(0))
-    if (settings.announce === true) fs.writeSync(1, 'ready\n')
+    const report = worker.probed === undefined ? '' : ` ${JSON.stringify(worker.probed)}`
+    if (settings.announce === true) fs.writeSync(1, `ready${report}\n`)
   } catch (error) {
     fs.writeSync(2, `worker: ${error instanceof Error ? error.message : 'cannot start'}\n`)
     process.exit(1)
   }
 }
 
-/** Closes what whoever started this process left open and would now leave to every child: Node marks its own descriptors, and only low foreign ones. */
-function closeInherited(): void {
-  if (!fs.existsSync('/proc/self/fdinfo')) return
+/**
+ * Closes what whoever started this process left open and would now leave to every child: Node marks its own descriptors, and only low foreign ones. Gives those
+ * of `besides` that were left open, and are still.
+ */
+function closeInherited(besides: readonly number[]): readonly number[] {
+  const kept: number[] = []
+  if (!fs.existsSync('/proc/self/fdinfo')) return kept
   for (const fd of fs.readdirSync('/proc/self/fd').map(Number)) {
     if (fd <= 2) continue
     try {
       const flags = /^flags:\s*(\d+)/m.exec(fs.readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8'))?.[1]
-      if (flags !== undefined && (parseInt(flags, 8) & O_CLOEXEC) === 0) fs.closeSync(fd)
+      if (flags === undefined || (parseInt(flags, 8) & O_CLOEXEC) !== 0) continue
+      if (besides.includes(fd)) kept.push(fd)
+      else fs.closeSync(fd)
     } catch {
       // The descriptor of the list itself is gone by now.
     }
   }
+  return kept
 }
 
 function stop(status: number): never {

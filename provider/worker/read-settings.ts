@@ -42,6 +42,7 @@ export function parseSettings(document: unknown): WorkerSettings {
     forward: list(fields['forward'] ?? [], 'forward').map(parseForward),
     ...(fields['gateway'] !== undefined && { gateway: parseGateway(parseObject(fields['gateway'], 'gateway')) }),
     ...(timeToLiveMs !== undefined && { timeToLiveMs }),
+    ...(fields['probe'] !== undefined && { probe: parseObject(fields['probe'], 'probe') }),
     announce: fields['announce'] === true,
     endWithStdin: fields['endWithStdin'] === true,
   }

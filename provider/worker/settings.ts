@@ -24,7 +24,9 @@ export interface WorkerSettings {
   readonly gateway?: WorkerGateway
   /** Milliseconds until the worker ends itself and everything it started; wall-clock time, so that a pause counts. None by default. */
   readonly timeToLiveMs?: number
-  /** Print the line `ready` to stdout as soon as requests are answered; false by default. */
+  /** What `POST /probe` takes: looked for at the start, which needs no round trip. None by default. */
+  readonly probe?: object
+  /** Print the line `ready` to stdout as soon as requests are answered, with the report of the probe, as JSON, behind it; false by default. */
   readonly announce?: boolean
   /** End when stdin ends, which is when the host's process is gone; needs settings that come from stdin. False by default. */
   readonly endWithStdin?: boolean

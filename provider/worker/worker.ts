@@ -8,6 +8,7 @@ import type { WorkerContext } from './context.ts'
 import { Fault } from './fault.ts'
 import { startForward } from './forward.ts'
 import { type GatewayWay, openGatewayWay } from './gateway-way.ts'
+import { probe } from './probe.ts'
 import { killTree } from './process-tree.ts'
 import { createProcesses } from './processes.ts'
 import { createServer } from './server.ts'
@@ -15,6 +16,8 @@ import type { WorkerSettings } from './settings.ts'
 
 /** A worker that answers. */
 export interface Worker {
+  /** Of the probe that the settings asked for, if they did. */
+  readonly probed: object | undefined
   /** Kills everything it started, and listens no more. */
   close(): void
 }
@@ -23,12 +26,16 @@ const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 // How often the end of its time is looked at: the clock may jump when a sandbox is paused.
 const MAX_TIMER_MS = 10_000
 
-/** Resolves when requests are answered. `onExpired` is called once, after the worker has closed itself. */
-export async function startWorker(settings: WorkerSettings, onExpired: () => void): Promise<Worker> {
+/** Resolves when requests are answered, and what was to be looked for at the start was. `onExpired` is called once, after the worker has closed itself. */
+export async function startWorker(
+  settings: WorkerSettings,
+  onExpired: () => void,
+  givenPipes: readonly number[] = [],
+): Promise<Worker> {
   // Node's threads start with the first file operation that needs them, and without room for them the process dies: so not later, when children took it all.
   const threads = new Promise((resolve) => fs.stat('/', resolve))
   const tag = `${process.pid}-${Date.now().toString(36)}`
-  const pipes = createChildPipes()
+  const pipes = createChildPipes(givenPipes)
   const confinement = createConfinement(settings.roots)
   const base = { PATH: DEFAULT_PATH, ...(settings.inheritEnv === true && ownEnvironment()) }
   let marks = 0
@@ -82,12 +89,16 @@ export async function startWorker(settings: WorkerSettings, onExpired: () => voi
 
   forwards.push(...(await Promise.all((settings.forward ?? []).map(startForward))))
   if (settings.gateway !== undefined) way = await openGatewayWay(settings.gateway)
-  await threads
-  await listen(server, settings.listen)
+  // The gateway answers while the rest is being done.
+  const [probed] = await Promise.all([
+    settings.probe === undefined ? undefined : probe(settings.probe),
+    threads,
+    listen(server, settings.listen),
+  ])
   if (settings.timeToLiveMs !== undefined) context.setTimeToLive(settings.timeToLiveMs)
   // What the first command needs, while nobody waits for it.
   setImmediate(() => void import('node:child_process').then(() => pipes.prepare()))
-  return { close }
+  return { close, probed }
 }
 
 async function listen(server: http.Server, listen: WorkerSettings['listen']): Promise<void> {

@@ -172,6 +172,52 @@ describe('create is all or nothing', () => {
   })
 })
 
+describe('what the worker found at its start', () => {
+  const CLOSED = {
+    tcp: ['ENETUNREACH', 'EACCES'],
+    udp: ['no_device', 'no_device'],
+    gateway: { status: 403, reason: 'host_not_allowed' },
+  }
+  const probes = (): number => backend.asked.filter(({ route }) => route === 'POST /probe').length
+
+  test('is enough when nothing gets out and the gateway answers; it was asked for what is looked for later', async () => {
+    backend.troubles.probed = CLOSED
+    await provider.create()
+    expect(probes()).toBe(0)
+    delete backend.troubles.probed
+    await provider.create()
+    expect(probes()).toBe(1)
+    const [asked] = backend.asked.filter(({ route }) => route === 'POST /probe')
+    expect(backend.requests.map(({ probe }) => probe)).toEqual(Array(2).fill(JSON.parse(asked!.body)))
+  })
+
+  test.each([
+    ['a connection gets out', { ...CLOSED, tcp: ['ENETUNREACH', 'connected'] }],
+    ['a datagram gets out', { ...CLOSED, udp: ['connected', 'ENETUNREACH'] }],
+    ['an outcome is missing', { ...CLOSED, tcp: ['ENETUNREACH'] }],
+    ['the gateway is not there yet', { ...CLOSED, gateway: { error: 'closed' } }],
+    ['the gateway does not know it', { ...CLOSED, gateway: { status: 407, reason: 'token_missing' } }],
+  ])('is looked for again when %s, and only that counts', async (_name, probed) => {
+    backend.troubles.probed = probed
+    await provider.create()
+    expect(probes()).toBe(1)
+    backend.troubles.probe = { tcp: 'connected' }
+    await expect(provider.create()).rejects.toMatchObject({ code: 'SALLYPORT_SANDBOX_EGRESS_UNENFORCED' })
+  })
+
+  test('does not count for a sandbox that is elsewhere than it was asked about', async () => {
+    const elsewhere = fakeBackend(root, {}, { host: '127.0.0.1', port: 40_000 })
+    elsewhere.troubles.probed = CLOSED
+    elsewhere.troubles.probe = { tcp: 'connected' }
+    await using other = createSandboxProvider({
+      backend: elsewhere,
+      runtimeRoot: root,
+      gateway: { machineSets: NO_SETS },
+    })
+    await expect(other.create()).rejects.toMatchObject({ code: 'SALLYPORT_SANDBOX_EGRESS_UNENFORCED' })
+  })
+})
+
 describe('what a sandbox is started with', () => {
   test('the bearer is in no label and no variable, and another one each time', async () => {
     await provider.create()

@@ -5,6 +5,7 @@ import net from 'node:net'
 import path from 'node:path'
 import type { Backend, StartRequest, StartedSandbox } from '../../provider/backend.ts'
 import type { SandboxCapabilities } from '../../provider/sandbox.ts'
+import type { WorkerProbeReport } from '../../provider/worker-client.ts'
 
 /** Where it may fail, or what it may claim. */
 export interface FakeTroubles {
@@ -17,6 +18,8 @@ export interface FakeTroubles {
   health?: 'refused' | 'never'
   configure?: boolean
   probe?: { tcp?: string; udp?: string; gateway?: object }
+  /** What the worker says at its start of what it was asked to look for. */
+  probed?: WorkerProbeReport
   stop?: Error
 }
 
@@ -124,7 +127,7 @@ export function fakeBackend(
       }
       const started = await begin(request.id)
       platform.delete(`half of ${request.id}`)
-      return started
+      return { ...started, probed: troubles.probed }
     },
     list: () =>
       Promise.resolve(

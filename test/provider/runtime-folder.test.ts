@@ -110,7 +110,7 @@ describe('the root', () => {
 describe('the folder of a sandbox', () => {
   test('keeps the bearer from everybody else, and lets the sandbox see its gateway', async () => {
     const own = meta()
-    const paths = await makeRuntimeFolder(root, own, 'the bearer')
+    const paths = makeRuntimeFolder(root, own, 'the bearer')
     const mode = (file: string): number => fs.statSync(file).mode & 0o777
     expect([mode(paths.folder), mode(paths.workerToken), mode(paths.control), mode(paths.egress)]).toEqual([
       0o700, 0o600, 0o700, 0o755,
@@ -134,7 +134,7 @@ describe('the folder of a sandbox', () => {
 
   test('only one of those that claim an orphan gets it, unless it is gone as well or gives it back', async () => {
     const own = meta()
-    await makeRuntimeFolder(root, own, 't')
+    makeRuntimeFolder(root, own, 't')
     const claims = await Promise.all([claim(root, own), claim(root, own), claim(root, own)])
     expect(claims.filter(Boolean)).toHaveLength(1)
     await unclaim(root, own)

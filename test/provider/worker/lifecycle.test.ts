@@ -6,6 +6,7 @@ import net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { createWorkerClient } from '../../../provider/worker-client.ts'
 import { workerFile } from '../../../provider/worker-file.ts'
 import { isAlive, startWorker, until } from './start-worker.ts'
 
@@ -48,6 +49,8 @@ describe('the settings', () => {
     [{ roots: [] }, 'there must be a root'],
     [{ roots: {} }, '`roots` is not a list'],
     [{ roots: [{ path: '/nowhere/at/all' }] }, 'ENOENT'],
+    [{ probe: 5 }, '`probe` is not an object'],
+    [{ probe: { tcp: [], udp: [], gateway: { host: 'a.example', port: 1 } } }, 'a target is an address and a port'],
     [{ timeToLiveMs: -1 }, '`timeToLiveMs` is not a whole number'],
     [{ env: { A: 5 } }, '`env` has a value that is not a text'],
     [{ forward: [{ host: '127.0.0.1', port: 1 }] }, '`path` is missing'],
@@ -87,6 +90,107 @@ describe('the settings', () => {
     const { stdout } = await worker.client.execute({ command: 'echo "$MINE|$IMAGE|$NODE_OPTIONS"' })
     expect(stdout).toBe('1|of the image|\n')
   })
+})
+
+describe('what it is given at its start', () => {
+  const TARGETS = [
+    { host: '192.0.2.1', port: 443 },
+    { host: '2001:db8::1', port: 443 },
+  ]
+  /** The line that a worker begins with. */
+  async function firstLine(program: readonly [string, ...string[]], order: object): Promise<string> {
+    const [command, ...args] = program
+    const child = spawn(command, args, { stdio: ['pipe', 'pipe', 'inherit'] })
+    child.stdin.write(`${JSON.stringify(order)}\n`)
+    const [line] = (await once(child.stdout, 'data')) as [Buffer]
+    const gone = once(child, 'exit')
+    child.stdin.end()
+    await gone
+    return String(line)
+  }
+
+  it('to look for is looked for, and told behind `ready`', () =>
+    inFolder(async (folder) => {
+      const gateway = net.createServer((socket) => {
+        socket.once('data', () => socket.end('HTTP/1.1 403 Forbidden\r\nx-deny-reason: host_not_allowed\r\n\r\n'))
+      })
+      gateway.listen(path.join(folder, 'gateway.sock'))
+      await once(gateway, 'listening')
+      const order = settings(folder, {
+        announce: true,
+        endWithStdin: true,
+        forward: [{ host: '127.0.0.1', port: 3128, path: path.join(folder, 'gateway.sock') }],
+        probe: { tcp: TARGETS, udp: TARGETS, gateway: { host: '127.0.0.1', port: 3128 }, destination: '0.0.0.0:1' },
+      })
+      const alone = [
+        'bwrap',
+        '--unshare-net',
+        '--dev-bind',
+        '/',
+        '/',
+        process.execPath,
+        await workerFile(),
+        '-',
+      ] as const
+      const [word, ...report] = (await firstLine([...alone], order)).split(' ')
+      expect(word).toBe('ready')
+      expect(JSON.parse(report.join(' '))).toEqual({
+        tcp: ['ENETUNREACH', 'ENETUNREACH'],
+        udp: ['no_device', 'no_device'],
+        gateway: { status: 403, reason: 'host_not_allowed' },
+      })
+      gateway.close()
+    }))
+
+  it('datagrams are tried where there is another device than loopback', () =>
+    inFolder(async (folder) => {
+      const probe = {
+        tcp: [],
+        udp: [{ host: '127.0.0.1', port: 9 }, ...TARGETS],
+        gateway: { host: '127.0.0.1', port: 1 },
+        destination: '0.0.0.0:1',
+      }
+      const order = settings(folder, { announce: true, endWithStdin: true, probe })
+      const script = 'ip link add other type veth && ip link set lo up && exec "$@"'
+      const program = ['unshare', '--net', 'sh', '-c', script, 'sh', process.execPath, await workerFile(), '-'] as const
+      const line = await firstLine([...program], order)
+      expect(JSON.parse(line.slice('ready '.length))).toMatchObject({
+        udp: ['connected', 'ENETUNREACH', 'ENETUNREACH'],
+        gateway: { error: 'ECONNREFUSED' },
+      })
+    }))
+
+  it('pipes are what commands write to; whatever else is in their place is left', () =>
+    inFolder(async (folder) => {
+      const order = settings(folder, { announce: true, endWithStdin: true })
+      const documents = [6, 7].map((descriptor) => `exec ${descriptor}<<E\nx\nE\n`).join('')
+      const script = `${documents}exec 8</dev/null\nexec "$@"`
+      const worker = ['sh', '-c', script, 'sh', process.execPath, await workerFile(), '--pipes=6,7,8,9', '-']
+      const child = spawn(worker[0]!, worker.slice(1), { stdio: ['pipe', 'pipe', 'inherit'] })
+      child.stdin.write(`${JSON.stringify(order)}\n`)
+      await once(child.stdout, 'data')
+      const open = fs.readdirSync(`/proc/${child.pid!}/fd`).map((fd) => fs.readlinkSync(`/proc/${child.pid!}/fd/${fd}`))
+      expect(open.filter((target) => target.startsWith('pipe:'))).not.toEqual([])
+      const client = createWorkerClient({
+        token: order.token,
+        connect: async () => {
+          const socket = net.connect(path.join(folder, 'w.sock'))
+          await once(socket, 'connect')
+          return socket
+        },
+      })
+      for (let round = 0; round < 3; round += 1) {
+        const line = 'cat; echo out > /dev/stdout; echo err > /dev/stderr; ls /proc/self/fd'
+        expect(await client.execute({ command: line }, { stdin: 'in ' })).toMatchObject({
+          exitCode: 0,
+          stdout: 'in out\n0\n1\n2\n3\n',
+          stderr: 'err\n',
+        })
+      }
+      const gone = once(child, 'exit')
+      child.stdin.end()
+      await gone
+    }))
 })
 
 describe('the end', () => {
