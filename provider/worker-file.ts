@@ -4,22 +4,25 @@ import { stat } from 'node:fs/promises'
 import path from 'node:path'
 import { promisify } from 'node:util'
 
-let building: Promise<string> | undefined
+let found: Promise<string> | undefined
 
 /**
  * Path of the one file that runs inside every sandbox (`node worker.cjs SETTINGS`).
  *
  * In a checkout it is bundled again when the sources are newer, at the first call of a process.
  */
-export async function workerFile(): Promise<string> {
-  const published = path.join(import.meta.dirname, 'worker.cjs')
-  if (await exists(published)) return published
+export function workerFile(): Promise<string> {
   // Once for each process: the start of every sandbox waits for it.
-  building ??= build().catch((error: unknown) => {
-    building = undefined
+  found ??= find().catch((error: unknown) => {
+    found = undefined
     throw error
   })
-  return building
+  return found
+}
+
+async function find(): Promise<string> {
+  const published = path.join(import.meta.dirname, 'worker.cjs')
+  return (await exists(published)) ? published : build()
 }
 
 async function build(): Promise<string> {

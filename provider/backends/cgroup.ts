@@ -1,6 +1,6 @@
 /** Where this process may make control groups that hold a sandbox to its limits, and how it makes one. Version 2 before version 1. */
-import { accessSync, constants, readFileSync } from 'node:fs'
-import { mkdir, rmdir, writeFile } from 'node:fs/promises'
+import { accessSync, constants, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { rmdir } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 
@@ -43,7 +43,7 @@ export function findCgroupPlace(facts?: CgroupFacts): CgroupPlace | undefined {
   return findVersion2(hierarchies, memberships) ?? findVersion1(hierarchies, memberships)
 }
 
-/** Makes the group of sandbox `id` and sets its limits. Removes what it made when a step fails. */
+/** Makes the group of sandbox `id` and sets its limits, at one stroke: a start waits for it. Removes what it made when a step fails. */
 export async function makeCgroup(place: CgroupPlace, id: string, limits: CgroupLimits): Promise<Cgroup> {
   const folders: string[] = []
   try {
@@ -51,9 +51,9 @@ export async function makeCgroup(place: CgroupPlace, id: string, limits: CgroupL
       const settings = settingsOf(place.version, parent.controllers, limits)
       if (settings.length === 0) continue
       const folder = path.join(parent.folder, `sallyport-${id}`)
-      await mkdir(folder)
+      mkdirSync(folder)
       folders.push(folder)
-      for (const setting of settings) await applySetting(folder, setting)
+      for (const setting of settings) applySetting(folder, setting)
     }
   } catch (error) {
     await removeCgroup(folders)
@@ -92,10 +92,10 @@ function settingsOf(version: 1 | 2, controllers: readonly string[], limits: Cgro
   return settings
 }
 
-async function applySetting(folder: string, { file, value, optional }: Setting): Promise<void> {
+function applySetting(folder: string, { file, value, optional }: Setting): void {
   try {
     // `r+`: such a file is never made, only written.
-    await writeFile(path.join(folder, file), value, { flag: 'r+' })
+    writeFileSync(path.join(folder, file), value, { flag: 'r+' })
   } catch (error) {
     if (optional !== true || (error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
   }

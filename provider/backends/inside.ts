@@ -8,6 +8,8 @@ export const INSIDE = {
   workspace: '/workspace',
   node: '/run/sallyport/bin/node',
   worker: '/run/sallyport/bin/worker.cjs',
+  /** What its `/etc` has of its own. */
+  ownFiles: '/run/sallyport/etc',
   /** Folders, never socket files: a socket that is made anew would be another file. */
   control: '/run/sallyport/control',
   egress: '/run/sallyport/egress',
