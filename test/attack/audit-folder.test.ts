@@ -45,14 +45,15 @@ async function stillAnswers(): Promise<string> {
   }
   expect(texts.slice(0, 2).every((text) => text.includes('"action":"start"'))).toBe(true)
   const stream = await fetch(control.url('/v1/audit/stream?lines=1000'), { headers: bearer(token) })
-  const reader = stream.body?.getReader()
+  if (stream.body === null) throw new Error('no stream')
+  const reader = stream.body.getReader()
   let text = ''
   while (!text.includes('"action":"start"')) {
-    const { value, done } = (await reader?.read()) ?? { done: true }
+    const { value, done } = await reader.read()
     if (done) throw new Error(`the stream ended:\n${text}`)
-    text += Buffer.from(value ?? []).toString()
+    text += Buffer.from(value).toString()
   }
-  await reader?.cancel()
+  await reader.cancel()
   const { stdout } = await runMain(['audit', 'query', '--path', folder, '--json'])
   return [...texts, text, stdout].join('\n')
 }

@@ -49,7 +49,7 @@ export function csvLine(line: AuditLine | undefined): string {
  * What a spreadsheet may take for the beginning of a formula, also in full width: at the start of a cell, and behind what some of them end a cell at, whatever the comma and the quotes say.
  * @see OWASP, "CSV Injection"
  */
-const FORMULA = /(^|[,;|"'])(\s*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])/g
+const FORMULA = /(^|[,;|"])(\s*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])/g
 
 function csvCell(value: unknown): string {
   if (value === undefined) return ''

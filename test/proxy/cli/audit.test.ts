@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { generateAuditKey } from '../../../proxy/audit/key.ts'
 import { openAuditLog } from '../../../proxy/audit/log.ts'
+import type { AuditLine } from '../../../proxy/audit/schema.ts'
 import { systemClock } from '../../../proxy/clock.ts'
 import { csvLine } from '../../../proxy/audit/formats/csv.ts'
 import { describeLine } from '../../../proxy/cli/audit-print.ts'
@@ -174,6 +175,29 @@ describe('audit export', () => {
     expect(rows).toHaveLength(6)
     expect(rows.at(-1)).toContain(",'=cmd(),")
   })
+})
+
+/** What spreadsheets take for a formula, also where they end a cell at something else than a comma, or pass over blanks. */
+test.each([
+  '=1+1',
+  '+1',
+  '-1',
+  '@SUM(1)',
+  '\t=1',
+  '\r\n=1',
+  ' =1',
+  '\uff1d1',
+  'x;=1',
+  'x",=1',
+  'x\t=1',
+  'x|-1',
+  `x'=1`,
+])('a cell of %j begins no formula', (sandbox) => {
+  const line = { seq: 1, time: '2026-01-01T00:00:00.000Z', instance: 'gw', kind: 'decision', sandbox, port: -1 }
+  const row = csvLine(line as unknown as AuditLine)
+  expect(row).not.toMatch(/[,;|"]\s*[=+@\uff1d-](?!1,)/)
+  expect(row).toMatch(/^[ -~\uff1d]*$/)
+  expect(row).toContain(',-1,')
 })
 
 describe('audit verify', () => {
