@@ -8,7 +8,7 @@ import { createWorkerClient } from '../worker-client.ts'
 import { type AciStandbyPoolOptions, type ResolvedAciOptions, resolveAciOptions } from './aci/aci-options.ts'
 import { createArm, idOf } from './aci/arm.ts'
 import { claimGroup } from './aci/claim-group.ts'
-import { groupBody, WORKER_PORT } from './aci/group-body.ts'
+import { groupBody } from './aci/group-body.ts'
 import { groupNameOf, infoOfGroup, tagsOf } from './aci/group-tags.ts'
 import { untilWorkerAnswers, whyEnded } from './aci/reach-worker.ts'
 import { removeGroup } from './aci/remove-group.ts'
@@ -24,12 +24,12 @@ export type AciBackendOptions = AciStandbyPoolOptions
 /** Makes the backend; it connects to nothing yet. @throws TypeError for a caller's mistake; SandboxError for folders that can't be had */
 export function createAciStandbyPoolBackend(given: AciBackendOptions): Backend {
   const options = resolveAciOptions(given)
-  const { namePrefix, folders, directTargets } = options
+  const { namePrefix, folders, directTargets, workerPort } = options
   const arm = createArm(options)
   const rootDir = folders[0]?.path ?? '/'
 
   const started = (name: string, address: string, timeoutMs?: number): StartedSandbox => {
-    const connect = workerLink(address, WORKER_PORT)
+    const connect = workerLink(address, workerPort)
     let isStopped = false
     let stopping: Promise<void> | undefined
     const stop = (): Promise<void> => {
@@ -76,7 +76,7 @@ export function createAciStandbyPoolBackend(given: AciBackendOptions): Backend {
       if (isPublic && !options.unsafePublicAddress)
         throw new PlatformError('network_unsafe', `the container group \`${name}\` has a public address, at which anybody may knock: give the pool a subnet (\`subnetIds\`), or put up with it by \`unsafePublicAddress: true\``) // prettier-ignore
       if (options.tagging === 'update') await arm.tagGroup(name, tags, signal)
-      const first = createWorkerClient({ connect: workerLink(address, WORKER_PORT), token: firstBearer })
+      const first = createWorkerClient({ connect: workerLink(address, workerPort), token: firstBearer })
       await untilWorkerAnswers({ arm, name, address, client: first, signal }, options)
       await first.configure({ token: workerToken, env: { ...CHILD_ENVIRONMENT, HOME: rootDir, ...env } })
       return started(name, address, timeoutMs)
@@ -118,12 +118,15 @@ interface SettingsRequest {
 }
 
 /** For the worker. Neither its lasting bearer nor a token nor a variable of the caller's: those follow over the connection to it. */
-function settingsOf({ folders }: ResolvedAciOptions, { firstBearer, grant, timeoutMs }: SettingsRequest): object {
+function settingsOf(
+  { folders, workerPort }: ResolvedAciOptions,
+  { firstBearer, grant, timeoutMs }: SettingsRequest,
+): object {
   // Said earlier to whoever made the provider.
   if (grant === undefined) throw new TypeError('container groups reach a gateway over the network alone')
   return {
     token: firstBearer,
-    listen: { host: '0.0.0.0', port: WORKER_PORT },
+    listen: { host: '0.0.0.0', port: workerPort },
     roots: folders.map(({ path, writable }) => ({ path, writable })),
     gateway: {
       host: '127.0.0.1',
@@ -166,7 +169,7 @@ function capabilitiesOf({ pool, unsafePublicAddress }: ResolvedAciOptions): Sand
       'what goes round the gateway is stopped by the subnet’s routes and security group, which nobody here can set or read: connections to public addresses are tried from inside at the start, and later changes of the subnet are not noticed',
       'names may be resolved by Azure’s own name server, which carries questions out, unless the subnet or the profile’s dnsConfig forbids it',
       'whoever may read the resource group sees labels and addresses, and whoever may write in it is master of the sandboxes',
-      'requests to the worker are not encrypted once more: the virtual network keeps them, and whoever is in it and may reach port 2024 sees a door that wants a bearer',
+      'requests to the worker are not encrypted once more: the virtual network keeps them, and whoever is in it and may reach its port sees a door that wants a bearer',
       ...(unsafePublicAddress ? ['the worker may be knocked at from the internet, and its bearer travels there in the clear'] : []), // prettier-ignore
     ],
   }

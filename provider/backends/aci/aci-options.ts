@@ -58,6 +58,8 @@ export interface AciStandbyPoolOptions {
   readonly directTargets?: readonly InsideAddress[]
   /** Takes groups with a public address, whose worker anybody may knock at; false by default. */
   readonly unsafePublicAddress?: boolean
+  /** Where the worker listens, and the profile's `ipAddress` has it; 2024 by default. */
+  readonly workerPort?: number
   /** `https://management.azure.com` by default; another for a sovereign cloud, with `armScope`. */
   readonly armEndpoint?: string
   readonly armScope?: string
@@ -83,6 +85,7 @@ export interface ResolvedAciOptions extends Omit<AciStandbyPoolOptions, 'layout'
   readonly tagging: 'claim' | 'update'
   readonly directTargets: readonly InsideAddress[]
   readonly unsafePublicAddress: boolean
+  readonly workerPort: number
   readonly armEndpoint: string
   readonly armScope: string
   readonly apiVersion: string
@@ -114,6 +117,7 @@ export function resolveAciOptions(given: AciStandbyPoolOptions): ResolvedAciOpti
     tagging: given.tagging ?? 'claim',
     directTargets: given.directTargets ?? PUBLIC_TARGETS,
     unsafePublicAddress: given.unsafePublicAddress ?? false,
+    workerPort: given.workerPort ?? 2024,
     armEndpoint,
     armScope: given.armScope ?? 'https://management.azure.com/.default',
     apiVersion: given.apiVersion ?? '2024-05-01-preview',
@@ -131,6 +135,7 @@ export function resolveAciOptions(given: AciStandbyPoolOptions): ResolvedAciOpti
   mustBe((pool === undefined) !== (group === undefined), 'pool', 'given, or `group` in its place, and not both')
   mustBe(options.directTargets.length > 0 && options.directTargets.every(isTarget), 'directTargets', 'one address with a port or more: literals') // prettier-ignore
   for (const name of ['createTimeoutMs', 'workerTimeoutMs', 'removeTimeoutMs', 'pollMs'] as const) mustBe(Number.isSafeInteger(options[name]) && options[name] >= 1 && options[name] <= MAX_MS, name, 'a whole number of milliseconds, an hour at most') // prettier-ignore
+  mustBe(Number.isInteger(options.workerPort) && options.workerPort >= 1 && options.workerPort <= 65_535, 'workerPort', 'a port') // prettier-ignore
   if (pool !== undefined) checkPool(pool)
   if (group !== undefined) checkGroup(group, options.unsafePublicAddress)
   return options

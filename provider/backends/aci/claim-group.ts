@@ -104,6 +104,6 @@ function running(group: Group, action: string): RunningGroup {
   if (restartPolicy !== undefined && restartPolicy !== null && restartPolicy !== 'Never')
     throw new PlatformError('setup_unusable', `can not ${action}: the profile's restartPolicy is \`${restartPolicy}\`, and must be \`Never\`: what comes back would take settings that were used`) // prettier-ignore
   const address = ipAddress?.ip
-  if (address === undefined) throw new PlatformError('setup_unusable', `can not ${action}: it has no address; give the profile an \`ipAddress\` with port 2024, and the pool a subnet`) // prettier-ignore
+  if (address === undefined) throw new PlatformError('setup_unusable', `can not ${action}: it has no address; give the profile an \`ipAddress\` with the worker's port, and the pool a subnet`) // prettier-ignore
   return { group, address, isPublic: ipAddress?.type !== 'Private' }
 }

@@ -2,8 +2,6 @@
 import type { AciColdGroup, AciPool, ResolvedAciOptions } from './aci-options.ts'
 import { idOf, poolIdOf } from './arm.ts'
 
-/** Where the worker listens. */
-export const WORKER_PORT = 2024
 /** The entry of the image waits for this file: `/mnt/configmap/<container>/settings`. */
 export const SETTINGS_KEY = 'settings'
 /** Name of the one container of a group that is made cold. */
@@ -57,12 +55,12 @@ function claim(options: ResolvedAciOptions, pool: AciPool, { settings }: GroupRe
 }
 
 function coldGroup(
-  { folders }: ResolvedAciOptions,
+  { folders, workerPort }: ResolvedAciOptions,
   group: AciColdGroup,
   { settings, memoryLimitMb }: GroupRequest,
 ): object {
   const { image, subnetId, cpu = 1, memoryInGb = 1.5, registry } = group
-  const ports = [{ protocol: 'TCP', port: WORKER_PORT }]
+  const ports = [{ protocol: 'TCP', port: workerPort }]
   const shares = folders.flatMap(({ path, writable, share }, index) => (share === undefined ? [] : [{ name: `folder-${index}`, path, writable, share }])) // prettier-ignore
   return {
     osType: 'Linux',

@@ -7,7 +7,6 @@ import { cleanText } from '../platform/clean-text.ts'
 import { PlatformError } from '../platform/platform-error.ts'
 import type { ResolvedAciOptions } from './aci-options.ts'
 import type { Arm, Group } from './arm.ts'
-import { WORKER_PORT } from './group-body.ts'
 
 interface Reached {
   readonly arm: Arm
@@ -26,13 +25,13 @@ const PAUSE_MS = 100
 /** @throws PlatformError; the reason of the signal */
 export async function untilWorkerAnswers(
   { arm, name, address, client, signal }: Reached,
-  { workerTimeoutMs }: Pick<ResolvedAciOptions, 'workerTimeoutMs'>,
+  { workerTimeoutMs, workerPort }: Pick<ResolvedAciOptions, 'workerTimeoutMs' | 'workerPort'>,
 ): Promise<void> {
   const endMs = performance.now() + workerTimeoutMs
   let lookedMs = performance.now()
   for (;;) {
     signal?.throwIfAborted()
-    const isKnown = await answers(client, Math.max(1, Math.min(HEALTH_TIMEOUT_MS, endMs - performance.now())), signal)
+    const isKnown = await answers(client, Math.max(1, Math.ceil(Math.min(HEALTH_TIMEOUT_MS, endMs - performance.now()))), signal)
     if (isKnown) return
     const isOver = performance.now() >= endMs
     if (isOver || performance.now() - lookedMs > GROUP_EVERY_MS) {
@@ -40,7 +39,7 @@ export async function untilWorkerAnswers(
       const end = whyEnded((await arm.getGroup(name, signal))?.group)
       if (end !== undefined) throw new PlatformError('image_unusable', `the container group \`${name}\` ended before its worker answered (${end}): is its image the one of deploy/azure?`) // prettier-ignore
     }
-    if (isOver) throw new PlatformError('worker_silent', `the container group \`${name}\` runs, and nobody answers at ${address} port ${WORKER_PORT} after ${workerTimeoutMs / 1000} s: is there a route from here into its subnet, does the network security group let it in, and is its image the one of deploy/azure?`) // prettier-ignore
+    if (isOver) throw new PlatformError('worker_silent', `the container group \`${name}\` runs, and nobody answers at ${address} port ${workerPort} after ${workerTimeoutMs / 1000} s: is there a route from here into its subnet, does the network security group let it in, and is its image the one of deploy/azure?`) // prettier-ignore
     await delay(PAUSE_MS)
   }
 }
@@ -60,7 +59,7 @@ async function answers(
     signal?.throwIfAborted()
     if (error instanceof PlatformError) throw error
     if (error instanceof SandboxError && error.code === 'SALLYPORT_SANDBOX_BACKEND_FAILED')
-      throw new PlatformError('image_unusable', `what answers on port ${WORKER_PORT} of the container is not a worker of this version: is its image the one of deploy/azure?`) // prettier-ignore
+      throw new PlatformError('image_unusable', `what answers in the container is not a worker of this version: is its image the one of deploy/azure?`) // prettier-ignore
     return false
   }
 }

@@ -284,7 +284,7 @@ export async function startArmServer(given: Partial<ArmSettings> = {}): Promise<
       listener.closeAllConnections()
       await new Promise((resolve) => listener.close(resolve))
       await Promise.all(running)
-      await Promise.all([...groups.values()].map(({ machine }) => machine?.stop()))
+      for (const { machine } of groups.values()) await machine?.stop()
     },
   }
   return server

@@ -24,8 +24,14 @@ export async function startTokenEndpoint(lifeSeconds = 3_600): Promise<TokenEndp
     const url = new URL(request.url ?? '', 'http://endpoint')
     asked.push(url.href)
     const answer = (status: number, body: object): void => void response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body)) // prettier-ignore
-    if (request.headers['x-identity-header'] !== header) return answer(401, { error: 'invalid_client' })
-    if (endpoint.refusal !== undefined) return answer(endpoint.refusal.status, endpoint.refusal.body)
+    if (request.headers['x-identity-header'] !== header) {
+      answer(401, { error: 'invalid_client' })
+      return
+    }
+    if (endpoint.refusal !== undefined) {
+      answer(endpoint.refusal.status, endpoint.refusal.body)
+      return
+    }
     const token = `marker-arm-token-${randomBytes(16).toString('hex')}`
     given.add(token)
     answer(200, { access_token: token, expires_on: String(Math.floor(Date.now() / 1000) + lifeSeconds), resource: url.searchParams.get('resource'), token_type: 'Bearer' }) // prettier-ignore
