@@ -49,7 +49,7 @@ export function createFlyMachinesBackend(given: FlyMachinesBackendOptions): Back
     void ended.then(() => clock?.cancel())
     return {
       rootDir: INSIDE.workspace,
-      connect: workerLink(privateAddressOf(machine)),
+      connect: workerLink(() => privateAddressOf(machine)),
       directTargets: options.directTargets,
       announced: true,
       ended,
@@ -86,7 +86,7 @@ export function createFlyMachinesBackend(given: FlyMachinesBackendOptions): Back
         firstBearer,
         signal,
         deadlineMs: options.startTimeoutMs,
-        connectTo: workerLink,
+        connectTo: (address) => workerLink(() => address),
         request: machineRequest(options, { ...limits, id, labels: request.labels, firstBearer, gateway, timeoutMs }),
       }
       const made: { id?: string } = {}
@@ -95,7 +95,7 @@ export function createFlyMachinesBackend(given: FlyMachinesBackendOptions): Back
       made.id = machine.id
       await untilWorkerAnswers(api, machine, start)
       const present = (await api.get(machine.id, signal)) ?? machine
-      const first = createWorkerClient({ connect: workerLink(privateAddressOf(present)), token: firstBearer })
+      const first = createWorkerClient({ connect: workerLink(() => privateAddressOf(present)), token: firstBearer })
       await first.configure({ token: request.workerToken, env: { ...CHILD_ENVIRONMENT, ...request.env } })
       return started(present, timeoutMs)
     },

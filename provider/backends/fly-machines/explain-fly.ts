@@ -22,6 +22,7 @@ export function explainFly(app: string): (refusal: Refusal) => RefusalMeaning | 
         fault: 'image_unusable',
         advice: 'build and push it as deploy/fly/README.md says, and give its whole name',
       }
+    if (status === 404 && /machine/i.test(message)) return { fault: 'not_found', advice: 'the machine is gone' }
     if (status === 404)
       return { fault: 'not_found', advice: `is there an app \`${app}\` (\`fly apps list\`), and is the token for it?` }
     return undefined

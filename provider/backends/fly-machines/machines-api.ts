@@ -59,6 +59,8 @@ export interface ListOptions {
 }
 
 const LONGEST_WAIT_MS = 60_000
+/** For the reply, beyond the time that the platform holds it back. */
+const WAIT_GRACE_MS = 5_000
 const PAGE = 500
 const MAX_PAGES = 200
 const EXEC_TIMEOUT_S = 10
@@ -102,8 +104,8 @@ export function createMachinesApi(options: Pick<ResolvedFlyOptions, 'apiToken' |
       // 400 and 408: it is not so, and may not become so.
       expected: [200, 400, 404, 408],
       retry: 'safe',
-      tryMs: timeout * 1_000 + 15_000,
-      deadlineMs: timeout * 1_000 + 20_000,
+      tryMs: timeout * 1_000 + WAIT_GRACE_MS,
+      deadlineMs: timeout * 1_000 + 2 * WAIT_GRACE_MS,
       signal,
       action: 'wait for the machine',
     })
@@ -186,13 +188,15 @@ async function destroy(
   waitGone: (withinMs: number) => Promise<boolean>,
 ): Promise<void> {
   const endMs = performance.now() + DESTROY_TIMEOUT_MS
-  for (let isLeased = true; isLeased;) {
+  for (;;) {
     const lease = await client.request({ method: 'POST', path: `${path}/lease`, body: { description: 'sallyport: destroy', ttl: LEASE_S }, expected: [200, 201, 404, 409], retry: 'safe', action: 'take the lease of the machine' }) // prettier-ignore
     if (lease.status === 404) return
-    const nonce = lease.status === 409 ? undefined : nonceIn(lease.body)
-    const { status } = await client.request({ method: 'DELETE', path, query: { force: true }, headers: nonce === undefined ? {} : { 'fly-machine-lease-nonce': nonce }, expected: [200, 202, 404, 409], retry: 'safe', action: 'destroy the machine' }) // prettier-ignore
-    if (status === 404) return
-    if (status !== 409) break
+    if (lease.status !== 409) {
+      const nonce = nonceIn(lease.body)
+      const { status } = await client.request({ method: 'DELETE', path, query: { force: true }, headers: nonce === undefined ? {} : { 'fly-machine-lease-nonce': nonce }, expected: [200, 202, 404, 409], retry: 'safe', action: 'destroy the machine' }) // prettier-ignore
+      if (status === 404) return
+      if (status !== 409) break
+    }
     if (performance.now() > endMs) throw new PlatformError('operation_failed', 'can not destroy the machine: somebody else holds its lease; `fly machine leases view` says who', { outcome: 'known' }) // prettier-ignore
     await delay(LEASE_PAUSE_MS)
   }

@@ -8,8 +8,8 @@ import { WORKER_PORT } from './machine-request.ts'
 const MAX_STREAMS = 128
 const CONNECT_TIMEOUT_MS = 10_000
 
-/** Opens one for each call; a call beyond the bound waits for another's end. */
-export function workerLink(address: string): () => Promise<net.Socket> {
+/** Opens one for each call; a call beyond the bound waits for another's end. `address` may throw for a machine that has none. */
+export function workerLink(address: () => string): () => Promise<net.Socket> {
   let open = 0
   const waiting: (() => void)[] = []
   const leave = (): void => {
@@ -20,7 +20,7 @@ export function workerLink(address: string): () => Promise<net.Socket> {
     while (open >= MAX_STREAMS) await new Promise<void>((resolve) => waiting.push(resolve))
     open++
     try {
-      const socket = await connect(address)
+      const socket = await connect(address())
       socket.once('close', leave)
       return socket
     } catch (error) {

@@ -39,6 +39,7 @@ describeNeeding(['root', 'bubblewrap', 'nftables', 'namespaces'], 'Fly, when som
       'image_unusable',
       /lacks what runs the worker/,
     ],
+    ['a machine that fails to boot', { image: BROKEN_IMAGES.failing }, 'operation_failed', /the machine is `failed`/],
     ['an image without nftables', { image: BROKEN_IMAGES.withoutRules }, 'image_unusable', /rules of its network could not be loaded/], // prettier-ignore
     ['a worker of another version', { image: BROKEN_IMAGES.otherVersion }, 'worker_version', /speaks version 0/],
     ['something else on the port of the worker', { image: BROKEN_IMAGES.stranger }, 'image_unusable', /not this version's worker/], // prettier-ignore
@@ -98,6 +99,26 @@ describeNeeding(['root', 'bubblewrap', 'nftables', 'namespaces'], 'Fly, when som
   test('gives up a machine that hangs while it is made, and leaves none', async () => {
     bench.server.misbehave('POST', '/machines', 'hang')
     await expect(bench.provider({ startTimeoutMs: 1_500 }).create()).rejects.toMatchObject({ fault: 'unreachable', outcome: 'unknown' }) // prettier-ignore
+  })
+
+  test('gives up when waiting hangs, within the time that it has', async () => {
+    bench.server.misbehave('GET', '/wait', 'hang', 2)
+    await expect(bench.provider({ startTimeoutMs: 1_000 }).create()).rejects.toMatchObject({ fault: 'unreachable' })
+    // What is left of it must not meet the next test.
+    bench.server.behave()
+  })
+
+  test('makes nothing in an app whose machines may do more, nor where no policy closes them and none is to be made', async () => {
+    const before = bench.server.policies
+    const made = () => bench.server.log().filter(({ method, path }) => method === 'POST' && path === '/machines').length
+    const sofar = made()
+    bench.server.policies = []
+    await expect(bench.provider({ networkPolicy: 'verify' }).create()).rejects.toMatchObject({ fault: 'network_unsafe', code: 'SALLYPORT_SANDBOX_EGRESS_UNENFORCED' }) // prettier-ignore
+    const rule = { action: 'allow', direction: 'egress', ports: [{ protocol: 'tcp', port: 443 }] }
+    bench.server.policies = [...before, { id: 'p', name: 'web', selector: { all: true }, rules: [rule] }]
+    await expect(bench.provider().create()).rejects.toThrow(/egress to tcp\/443/)
+    expect(made()).toBe(sofar)
+    bench.server.policies = before
   })
 
   test('waits for somebody else’s lease, and destroys then', async () => {

@@ -14,6 +14,8 @@ export const BROKEN_IMAGES = {
   withoutRules: 'registry.fly.io/sandboxes:no-nft',
   withoutWorker: 'registry.fly.io/sandboxes:no-worker',
   otherVersion: 'registry.fly.io/sandboxes:old',
+  /** It can't be booted at all. */
+  failing: 'registry.fly.io/sandboxes:failing',
   silent: 'registry.fly.io/sandboxes:silent',
   stranger: 'registry.fly.io/sandboxes:stranger',
 } as const

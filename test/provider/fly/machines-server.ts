@@ -59,6 +59,8 @@ export interface FlyServer {
   readonly faults: () => readonly string[]
   /** The next `times` requests of this method and end of path go wrong so. */
   readonly misbehave: (method: string, pathEnd: string, how: Misbehaviour, times?: number) => void
+  /** No further request goes wrong. */
+  readonly behave: () => void
   readonly machines: () => readonly { readonly id: string; readonly name: string; readonly state: string; readonly config: Json }[] // prettier-ignore
   readonly machine: (id: string) => { state: string; readonly guest?: Guest; readonly said: readonly string[] } | undefined // prettier-ignore
   /** Of the app; replaced as a whole. */
@@ -102,6 +104,7 @@ export async function startFlyServer({ bootable = true, rateLimit = true } = {})
     log: () => log,
     faults: () => faults,
     misbehave: (method, pathEnd, how, times = 1) => wrongs.push({ method, pathEnd, how, times }),
+    behave: () => void wrongs.splice(0),
     machines: () => [...machines.values()].filter(({ state }) => state !== 'destroyed'),
     machine: (id) => machines.get(id),
     policies: [],
@@ -152,6 +155,10 @@ export async function startFlyServer({ bootable = true, rateLimit = true } = {})
   const boot = async (machine: MachineState): Promise<void> => {
     await delay(STATE_DELAY_MS)
     machine.state = 'starting'
+    if (machine.config.image === BROKEN_IMAGES.failing) {
+      machine.state = 'failed'
+      return
+    }
     if (!bootable) {
       machine.address = 'fdaa:0:1::2'
       machine.state = 'started'
