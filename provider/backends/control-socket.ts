@@ -4,7 +4,7 @@
  * What is at the path may have been put there by whoever is inside. A symlink to another program's socket would have the host send its requests there,
  * so links are not followed: the file is opened by itself, looked at, and connected to by its descriptor.
  */
-import { constants } from 'node:fs'
+import { closeSync, constants, fstatSync, openSync } from 'node:fs'
 import { chmod, open } from 'node:fs/promises'
 import net from 'node:net'
 import { SandboxError } from '../sandbox-error.ts'
@@ -19,14 +19,21 @@ const O_PATH = 0o10000000
  */
 export async function connectControl(path: string): Promise<net.Socket> {
   if (process.platform !== 'linux') return connect(path)
-  const file = await open(path, O_PATH | constants.O_NOFOLLOW).catch((cause: unknown) => {
-    throw lost('the sandbox does not answer: its control socket is gone', cause)
-  })
+  // Each request does this, and none of it waits for anything: three trips to the thread pool would cost more.
+  const file = openPlace(path)
   try {
-    if (!(await file.stat()).isSocket()) throw lost('the sandbox put something else in the place of its control socket')
-    return await connect(`/proc/self/fd/${file.fd}`)
+    if (!fstatSync(file).isSocket()) throw lost('the sandbox put something else in the place of its control socket')
+    return await connect(`/proc/self/fd/${file}`)
   } finally {
-    await file.close()
+    closeSync(file)
+  }
+}
+
+function openPlace(path: string): number {
+  try {
+    return openSync(path, O_PATH | constants.O_NOFOLLOW)
+  } catch (cause) {
+    throw lost('the sandbox does not answer: its control socket is gone', cause)
   }
 }
 

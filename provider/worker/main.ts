@@ -38,13 +38,14 @@ async function start(source: string): Promise<void> {
   try {
     const settings = readSettings(source)
     worker = await startWorker(settings, () => process.exit(0), pipes)
+    const report = worker.probed === undefined ? '' : ` ${JSON.stringify(worker.probed)}`
+    if (settings.announce === true) fs.writeSync(1, `ready${report}\n`)
+    // Not before that, which somebody waits for.
     if (settings.endWithStdin === true)
       process.stdin
         .resume()
         .on('end', () => stop(0))
         .on('error', () => stop(0))
-    const report = worker.probed === undefined ? '' : ` ${JSON.stringify(worker.probed)}`
-    if (settings.announce === true) fs.writeSync(1, `ready${report}\n`)
   } catch (error) {
     fs.writeSync(2, `worker: ${error instanceof Error ? error.message : 'cannot start'}\n`)
     process.exit(1)
