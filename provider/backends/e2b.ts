@@ -7,6 +7,7 @@ import { lost } from '../worker-client/exchange.ts'
 import { createE2bApi, type E2bApi, type Machine } from './e2b/e2b-api.ts'
 import { type E2bOptions, resolveE2bOptions, type ResolvedE2bOptions } from './e2b/e2b-options.ts'
 import { findGateway, type GatewayPlace, networkFor } from './e2b/gateway-address.ts'
+import { failingClient } from './e2b/failing-client.ts'
 import { endByLabels } from './e2b/end-by-labels.ts'
 import { keepEnvironment, keptEnvironment } from './e2b/kept-environment.ts'
 import { createMachineClient } from './e2b/machine-client.ts'
@@ -46,14 +47,19 @@ export function createE2bBackend(given: E2bBackendOptions): Backend {
     attach: async (id): Promise<StartedSandbox | undefined> => {
       if (!isSandboxId(id)) return undefined
       const [listed] = await api.list(labelsOfOne(id))
-      const gateway = listed === undefined ? undefined : gatewayOf(listed)
-      if (listed === undefined || gateway === undefined) return undefined
+      if (listed === undefined) return undefined
       const expiresAtMs = infoOf(listed)?.expiresAtMs
       const machine = await api.connect(listed.machineId, lifeMs(options.leaseMs, expiresAtMs))
       if (machine === undefined) return undefined
-      const folders = await prepareMachine(machine, { gateway, isNew: false, template: options.template })
-      const env = await keptEnvironment(machine, folders)
-      return live(api, options, { machine, gateway, folders, env, expiresAtMs })
+      try {
+        const gateway = gatewayOf(listed)
+        if (gateway === undefined) throw lost(new Error('the labels of the machine are not as they were made'))
+        const folders = await prepareMachine(machine, { gateway, isNew: false, template: options.template })
+        const env = await keptEnvironment(machine, folders)
+        return live(api, options, { machine, gateway, folders, env, expiresAtMs })
+      } catch (error) {
+        return { client: failingClient(error instanceof Error ? error : new Error('unknown fault')), rootDir: '/', ended: new Promise(() => undefined), stop: () => api.end(machine.sandboxId) } // prettier-ignore
+      }
     },
   }
 }

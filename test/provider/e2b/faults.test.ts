@@ -23,7 +23,10 @@ const json =
   (_request, response) =>
     void response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(value))
 
-async function failure(promise: Promise<unknown>): Promise<PlatformError> {
+/** What a PlatformError has beside the others. */
+type Failure = SandboxError & Partial<Pick<PlatformError, 'fault' | 'status'>>
+
+async function failure(promise: Promise<unknown>): Promise<Failure> {
   const error: unknown = await promise.then(
     () => new Error('nothing was thrown'),
     (thrown: unknown) => thrown,
@@ -32,7 +35,7 @@ async function failure(promise: Promise<unknown>): Promise<PlatformError> {
   // However deep.
   expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain(MARKER_KEY)
   expect(`${error.stack ?? ''} ${String(error.cause)}`).not.toContain(MARKER_KEY)
-  return error as PlatformError
+  return error
 }
 
 const CREATE = 'POST /v2/sandboxes'
@@ -156,6 +159,15 @@ describe('while it lives', () => {
     bench.server.misbehave(START, (_request, response) => void response.writeHead(200, { 'content-type': 'application/connect+json' }).write(Buffer.from([0, 0, 0, 0, 27, ...Buffer.from('{"event":{"start":{"pid":1}}')]), () => response.destroy()), 1) // prettier-ignore
     expect(await failure(sandbox.exec('true'))).toMatchObject({ code: 'SALLYPORT_SANDBOX_CONNECTION_LOST', outcome: 'unknown' }) // prettier-ignore
     await sandbox.destroy()
+  }, 60_000)
+  test('a machine in which no command runs any more can still be taken away, by another host too', async () => {
+    const sandbox = await bench.provider().create()
+    bench.server.misbehave('/process.Process/Start', json(502, { code: 502, message: 'sandbox not found' }))
+    const other = bench.provider()
+    await expect(other.attach(sandbox.id)).rejects.toMatchObject({ code: 'SALLYPORT_SANDBOX_CONNECTION_LOST' })
+    expect(await other.reap({ olderThanMs: 0 })).toEqual([sandbox.id])
+    bench.server.misbehave('/process.Process/Start', undefined)
+    await expect.poll(() => sandbox.status, { timeout: 30_000 }).toBe('destroyed')
   }, 60_000)
   test('a machine that somebody else ended is gone here too, and so is one in a stale list', async () => {
     const provider = bench.provider()
