@@ -4,6 +4,7 @@
  */
 import { z } from 'zod'
 import type { AdminScope } from '../tokens/admin-token.ts'
+import { visibleLine } from '../visible-text.ts'
 import { AdminError, type AdminErrorCode, type AdminFault } from './admin-error.ts'
 import type { Caller } from './access.ts'
 
@@ -119,13 +120,13 @@ const MAX_FAULTS = 100
 /** Where it is and what is wrong; never the value, which may be a token. */
 function faultOf(issue: z.core.$ZodIssue, where: string): AdminFault {
   const path = [where, ...issue.path.map(String)].filter((part) => part !== '').join('.')
-  return { path: path.slice(0, 200), message: messageOf(issue) }
+  return { path: visibleLine(path.slice(0, 200)), message: messageOf(issue) }
 }
 
 function messageOf(issue: z.core.$ZodIssue): string {
   if (issue.code === 'unrecognized_keys')
     return `unknown: ${issue.keys
-      .map((key) => `\`${key.slice(0, 40)}\``)
+      .map((key) => `\`${visibleLine(key.slice(0, 40))}\``)
       .slice(0, 5)
       .join(', ')}`
   return `${issue.message.charAt(0).toLowerCase()}${issue.message.slice(1)}`

@@ -351,6 +351,9 @@ describe('bad input', () => {
       expect(await fresh.call('POST', '/v1/revocations', '{"__proto__":{"tokenId":"x"}}')).toMatchObject({
         status: 400,
       })
+      const named = await fresh.call('POST', '/v1/explain', '{"a\\u001b\\u007f\\u009b\\u202e":1}')
+      const told = { message: `unknown: \`${String.raw`a\u001b\u007f\u009b\u202e`}\`` }
+      expect(named.body['faults']).toContainEqual(expect.objectContaining(told))
       const form = await fetch(fresh.url('/v1/revocations'), {
         method: 'POST',
         headers: { ...bearer(await fresh.adminToken(['admin'])), 'content-type': 'text/plain' },
