@@ -74,6 +74,8 @@ export async function backendForLooking(
       return (await loadElsewhere()).e2b(environment)
     case 'fly-machines':
       return (await loadElsewhere()).flyMachines(environment)
+    case 'aci-standby-pool':
+      return (await loadElsewhere()).aciStandbyPool(environment)
     case 'passthrough':
       return (await loadPassthrough())({ runtimeRoot })
   }

@@ -29,6 +29,7 @@ async function examine(name: KnownBackendName, runtimeRoot: string, environment:
       // The engine is there, and has no image called `none`.
       if (!(error instanceof SandboxError && error.code === 'SALLYPORT_SANDBOX_IMAGE_MISSING')) throw error
     }
+    if (name === 'aci-standby-pool') return { name: title, ...(await examinePool(environment)) }
     const isEnforced = backend.capabilities.enforcement !== 'none'
     return { name: title, status: isEnforced ? 'ok' : 'warn', detail: describe(backend) }
   } catch (error) {
@@ -54,6 +55,14 @@ async function examineMicrovms(runtimeRoot: string): Promise<Omit<Finding, 'name
         detail: `only with \`engine: qemu\`, which isolates less and may be slow; for Firecracker: ${firecracker}`,
       }
     : { status: 'missing', detail: firecracker }
+}
+
+/** A pool that is set up well may yet have nothing ready. */
+async function examinePool(environment: Environment): Promise<Omit<Finding, 'name'>> {
+  const { standbyPool } = await import('./elsewhere-backends.ts')
+  const { pool, healthy, message, running, creating, capacity } = await standbyPool(environment)
+  const detail = `pool \`${pool}\`: ${running} of ${capacity} ready, ${creating} on their way${healthy ? '' : `; Azure calls it degraded${message === '' ? '' : `: ${message}`}`}`
+  return { status: healthy && running > 0 ? 'ok' : 'warn', detail }
 }
 
 function describe({ capabilities }: Backend): string {

@@ -88,9 +88,12 @@ export function count(fields: Record<string, unknown>, name: string): number {
   return value
 }
 
+/** Cause of an error: somebody answered, and not as a worker does. */
+export class MalformedReply extends Error {}
+
 /** A reply that makes no sense leaves open what happened. */
 export function malformed(what: string): Error {
-  return lost(new Error(`the worker's reply makes no sense: ${what}`))
+  return lost(new MalformedReply(`the worker's reply makes no sense: ${what}`))
 }
 
 function parseResult(line: Record<string, unknown>): ResultEvent {

@@ -2,6 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { SandboxError } from '../../sandbox-error.ts'
 import type { WorkerClient } from '../../worker-client.ts'
+import { MalformedReply } from '../../worker-client/lines.ts'
 import { PROTOCOL } from '../../worker/wire.ts'
 import { cleanText } from '../platform/clean-text.ts'
 import { PlatformError } from '../platform/platform-error.ts'
@@ -31,7 +32,11 @@ export async function untilWorkerAnswers(
   let lookedMs = performance.now()
   for (;;) {
     signal?.throwIfAborted()
-    const isKnown = await answers(client, Math.max(1, Math.ceil(Math.min(HEALTH_TIMEOUT_MS, endMs - performance.now()))), signal)
+    const isKnown = await answers(
+      client,
+      Math.max(1, Math.ceil(Math.min(HEALTH_TIMEOUT_MS, endMs - performance.now()))),
+      signal,
+    )
     if (isKnown) return
     const isOver = performance.now() >= endMs
     if (isOver || performance.now() - lookedMs > GROUP_EVERY_MS) {
@@ -58,7 +63,7 @@ async function answers(
   } catch (error) {
     signal?.throwIfAborted()
     if (error instanceof PlatformError) throw error
-    if (error instanceof SandboxError && error.code === 'SALLYPORT_SANDBOX_BACKEND_FAILED')
+    if (error instanceof SandboxError && (error.cause instanceof MalformedReply || error.code === 'SALLYPORT_SANDBOX_BACKEND_FAILED'))
       throw new PlatformError('image_unusable', `what answers in the container is not a worker of this version: is its image the one of deploy/azure?`) // prettier-ignore
     return false
   }
