@@ -65,15 +65,23 @@ export function registerStandbyPoolMetrics(registry: Registry, given: AciStandby
   const arm = createArm(options)
   const id = poolIdOf(options)
   const pool = id.slice(id.lastIndexOf('/') + 1)
+  let readMs = -Infinity
+  let reading: Promise<void> | undefined
+  // Of each of them, since they are collected at the same time.
+  const collect = (): Promise<void> => {
+    if (performance.now() - readMs > KEPT_MS) {
+      readMs = performance.now()
+      reading = read()
+    }
+    return reading ?? Promise.resolve()
+  }
   const gauge = <Label extends string>(name: string, help: string, labelNames: readonly Label[]): Gauge<Label> =>
-    new Gauge({ name: `sallyport_standby_pool_${name}`, help, labelNames, registers: [registry] })
+    new Gauge({ name: `sallyport_standby_pool_${name}`, help, labelNames, registers: [registry], collect })
   const instances = gauge('instances', 'Instances of the pool, by state: running ones are ready to be claimed.', ['pool', 'state']) // prettier-ignore
   const capacity = gauge('capacity', 'Instances that the pool is to keep ready.', ['pool'])
   const healthy = gauge('healthy', '1 unless Azure calls the pool degraded.', ['pool'])
-  let readMs = -Infinity
-  let reading: Promise<void> | undefined
-  const read = async (ok: Gauge<'pool'>): Promise<void> => {
-    readMs = performance.now()
+  const ok = gauge('read_ok', '1 when the pool could be looked at.', ['pool'])
+  const read = async (): Promise<void> => {
     try {
       const found = await poolHealth(arm, id)
       for (const state of ['running', 'creating', 'deleting'] as const) instances.set({ pool, state }, found[state])
@@ -85,14 +93,4 @@ export function registerStandbyPoolMetrics(registry: Registry, given: AciStandby
       ok.set({ pool }, 0)
     }
   }
-  new Gauge({
-    name: 'sallyport_standby_pool_read_ok',
-    help: '1 when the pool could be looked at.',
-    labelNames: ['pool'],
-    registers: [registry],
-    async collect() {
-      if (performance.now() - readMs > KEPT_MS) reading = read(this)
-      await reading
-    },
-  })
 }
