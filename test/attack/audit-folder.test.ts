@@ -175,6 +175,25 @@ describe('the index', () => {
     expect(found.stdout).toContain('"action":"start"')
   })
 
+  test('has nothing mapped into the memory of the gateway, which whoever cuts a file short would kill it by', async () => {
+    const files = Array.from(
+      { length: 5_000 },
+      (_, seq) => `${JSON.stringify(line(seq + 1, { host: `h${seq}.example` }))}\n`,
+    )
+    fs.writeFileSync(evil(), files.join(''))
+    const isMapped = (): boolean => fs.readFileSync('/proc/self/maps', 'utf8').includes(INDEX)
+    for (let round = 0; round < 200; round++) {
+      await control.call('GET', `/v1/audit?host=h${round}.example`)
+      expect(isMapped()).toBe(false)
+    }
+    expect(
+      fs
+        .readdirSync(folder)
+        .filter((name) => name.startsWith(INDEX))
+        .sort(),
+    ).not.toContain(`${INDEX}-shm`)
+  })
+
   test('of another folder shows nothing of it', async () => {
     const other = path.join(control.gateway.folder, 'other')
     fs.mkdirSync(other)

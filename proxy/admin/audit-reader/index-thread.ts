@@ -11,7 +11,7 @@ const REFRESH_MS = 2_000
 async function keepUp(folder: string): Promise<never> {
   giveWay(19)
   for (;;) {
-    const opened = await openLineIndex(folder)
+    const opened = await openLineIndex(folder, undefined, true)
     if (opened.ok) opened.index.close()
     await new Promise((resolve) => setTimeout(resolve, REFRESH_MS))
   }

@@ -33,20 +33,26 @@ const CACHE_KIB = 128 * 1024
 
 /** How long another process may be writing. */
 const BUSY_MS = 10_000
-/** Whoever reads waits for nobody who writes; only for one who locks it whole, and the files hold everything. */
+/** Whoever reads hardly waits: what is being written, or locked by somebody, is found in the files. */
 const READ_BUSY_MS = 250
+/**
+ * SQLite would map a file beside the index into the memory of the process, and whoever cuts that file short meanwhile would kill it with all its connections (SIGBUS). A connection that
+ * keeps its lock maps none, whatever the file says of itself.
+ * @see https://www.sqlite.org/wal.html#noshm
+ */
+const NO_SHARED_MEMORY = 'PRAGMA locking_mode = EXCLUSIVE'
 
-/** Makes or opens the index of a folder. Rejects with the fault when there can be none: no such module, a folder that can't be written, a full disk. */
-export async function openIndexFile(folder: string): Promise<DatabaseSync> {
+/** Makes or opens the index of a folder; `isAlone` keeps all others out until it is closed. Rejects with the fault when there can be none: no such module, a folder that can't be written, a full disk. */
+export async function openIndexFile(folder: string, isAlone: boolean): Promise<DatabaseSync> {
   const { DatabaseSync: Database } = await import('node:sqlite')
   const path = join(folder, INDEX_FILE)
   if (!areFiles(folder)) throw new Error('it is no file')
   try {
-    return openWith(Database, path)
+    return openWith(Database, path, isAlone)
   } catch (error) {
     if (!isGarbage(error)) throw error
     removeIndex(folder)
-    return openWith(Database, path)
+    return openWith(Database, path, isAlone)
   }
 }
 
@@ -58,7 +64,7 @@ export async function openIndexToRead(folder: string): Promise<DatabaseSync | un
   try {
     const { DatabaseSync: Database } = await import('node:sqlite')
     database = new Database(path, { readOnly: true })
-    database.exec(`PRAGMA busy_timeout = ${READ_BUSY_MS}`)
+    database.exec(`${NO_SHARED_MEMORY}; PRAGMA busy_timeout = ${READ_BUSY_MS}`)
     if (versionOf(database) === VERSION && isAsMade(Database, database)) return database
   } catch {
     // Whoever brings it up to date finds out why.
@@ -97,12 +103,12 @@ export function isGarbage(error: unknown): boolean {
 
 class WrongVersion extends Error {}
 
-function openWith(Database: typeof DatabaseSync, path: string): DatabaseSync {
+function openWith(Database: typeof DatabaseSync, path: string, isAlone: boolean): DatabaseSync {
   closeSync(openSync(path, 'a', 0o600))
   const database = new Database(path)
   try {
     database.exec(
-      `PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA cache_size = -${CACHE_KIB};`,
+      `${isAlone ? NO_SHARED_MEMORY : ''}; PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA journal_mode = TRUNCATE; PRAGMA cache_size = -${CACHE_KIB};`,
     )
     if (versionOf(database) === 0) makeTables(database)
     if (versionOf(database) !== VERSION || !isAsMade(Database, database)) throw new WrongVersion()

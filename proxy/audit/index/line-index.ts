@@ -38,17 +38,17 @@ export type OpenedIndex =
 /** More lines than this, and reading all is as fast as looking each up. */
 const FEW = 50_000
 
-/** Opens the index of a folder and brings it up to date; makes it anew when it is missing or garbage. Never rejects, but for an aborted signal. */
-export async function openLineIndex(folder: string, signal?: AbortSignal): Promise<OpenedIndex> {
+/** Opens the index of a folder and brings it up to date; makes it anew when it is missing or garbage. Never rejects, but for an aborted signal. `isAlone` is for a process that must live: it keeps all others out until it is closed. */
+export async function openLineIndex(folder: string, signal?: AbortSignal, isAlone = false): Promise<OpenedIndex> {
   try {
-    return { ok: true, index: await openFilled(folder, signal) }
+    return { ok: true, index: await openFilled(folder, signal, isAlone) }
   } catch (error) {
     signal?.throwIfAborted()
     if (!isGarbage(error)) return { ok: false, why: whyNot(error) }
   }
   try {
     removeIndex(folder)
-    return { ok: true, index: await openFilled(folder, signal) }
+    return { ok: true, index: await openFilled(folder, signal, isAlone) }
   } catch (error) {
     signal?.throwIfAborted()
     return { ok: false, why: whyNot(error) }
@@ -61,8 +61,8 @@ export async function openLineIndexAsIs(folder: string): Promise<LineIndex | und
   return database && asIndex(database)
 }
 
-async function openFilled(folder: string, signal: AbortSignal | undefined): Promise<LineIndex> {
-  const database = await openIndexFile(folder)
+async function openFilled(folder: string, signal: AbortSignal | undefined, isAlone: boolean): Promise<LineIndex> {
+  const database = await openIndexFile(folder, isAlone)
   try {
     await fillIndex(database, listSegments(folder), signal)
     return asIndex(database)
