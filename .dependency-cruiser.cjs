@@ -85,7 +85,7 @@ module.exports = {
         dependencyTypesNot: ['type-only'],
         // Optional peers: loaded by whoever needs them, and tested against.
         pathNot:
-          'node_modules/(@anthropic-ai/sandbox-runtime|@azure/identity|@langchain/core|@modelcontextprotocol/sdk|@openai/agents|deepagents|dockerode)/',
+          'node_modules/(@anthropic-ai/sandbox-runtime|@azure/identity|@langchain/core|@modelcontextprotocol/sdk|@openai/agents|deepagents|dockerode|e2b)/',
       },
     },
     { name: 'resolvable', severity: 'error', from: {}, to: { couldNotResolve: true } },
