@@ -21,6 +21,8 @@ export type E2bBackendOptions = E2bOptions
 
 /** All that it takes to end a machine, with tries. */
 const UNDO_BUDGET_MS = 60_000
+/** For a machine's first steps, beside the time that it is given. */
+const SETUP_MS = 60_000
 
 /** Makes the backend; it asks nothing of E2B. @throws TypeError for a caller's mistake */
 export function createE2bBackend(given: E2bBackendOptions): Backend {
@@ -74,7 +76,7 @@ async function start(api: E2bApi, options: ResolvedE2bOptions, request: StartReq
       'SALLYPORT_SANDBOX_NOT_SUPPORTED',
       'commands in a machine of E2B speak to the gateway themselves, and can not be told of an authority of your own: leave `ca` out, and give the gateway a certificate that everybody trusts',
     )
-  const expiresAtMs = timeoutMs === undefined ? undefined : Date.now() + timeoutMs
+  const lifeFor = (ms: number | undefined) => (ms === undefined ? undefined : Date.now() + ms)
   // Also where the reply to the request is lost: then the machine is found by its labels.
   signal?.throwIfAborted()
   const made: { machine?: Machine } = {}
@@ -84,13 +86,16 @@ async function start(api: E2bApi, options: ResolvedE2bOptions, request: StartReq
   const machine = await api.create({
     metadata: machineLabels(request, gateway),
     network: networkFor(gateway),
-    timeoutMs: lifeMs(options.leaseMs, expiresAtMs),
+    timeoutMs: lifeMs(options.leaseMs, lifeFor(timeoutMs === undefined ? undefined : timeoutMs + SETUP_MS)),
   })
   made.machine = machine
   signal?.throwIfAborted()
   const folders = await prepareMachine(machine, { gateway, isNew: true, template: options.template, signal })
   await keepEnvironment(machine, folders, env)
   signal?.throwIfAborted()
+  // Its time begins when it can be used; until now the platform has given it some more.
+  const expiresAtMs = lifeFor(timeoutMs)
+  if (expiresAtMs !== undefined) await api.extend(machine.sandboxId, lifeMs(options.leaseMs, expiresAtMs))
   return live(api, options, { machine, gateway, folders, env, expiresAtMs, token: grant.token })
 }
 
