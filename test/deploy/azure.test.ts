@@ -9,13 +9,16 @@ if (NO_DESCRIPTION !== undefined) console.log(NO_DESCRIPTION)
 const text = fs.readFileSync(path.join(import.meta.dirname, '../../deploy/azure/main.bicep'), 'utf8')
 const VALUES = { workerPort: 2024, gatewayPort: 3128, readyCapacity: 3, cpu: 1, 'json(memoryInGB)': 1.5 }
 const resources = readBicep(text, VALUES)
-const of = (type: string) => resources.filter((each) => each.type.endsWith(`/${type}`)).map(({ body }) => body)
+const of = (type: string): readonly unknown[] =>
+  resources.filter((each) => each.type.endsWith(`/${type}`)).map(({ body }) => body)
 const SCOPE = '/subscriptions/s/resourceGroups/r/providers'
 
 test('holds to the descriptions, the profile as a group of its kind', () => {
   const check = contractCheck()
-  const put = (place: string, { name: _name, ...body }: Readonly<Record<string, unknown>>): readonly string[] =>
-    check({ method: 'PUT', path: `${SCOPE}/${place}`, query: new URLSearchParams({ 'api-version': 'x' }), body, status: 201 }) // prettier-ignore
+  const put = (place: string, whole: unknown): readonly string[] => {
+    const { name: _name, ...body } = whole as Readonly<Record<string, unknown>>
+    return check({ method: 'PUT', path: `${SCOPE}/${place}`, query: new URLSearchParams({ 'api-version': 'x' }), body, status: 201 }) // prettier-ignore
+  }
   const groups = [...of('containerGroups'), ...of('containerGroupProfiles')]
   expect(groups).toHaveLength(2)
   for (const group of groups) expect(put('Microsoft.ContainerInstance/containerGroups/x', group)).toEqual([])
@@ -29,9 +32,11 @@ test('holds to the descriptions, the profile as a group of its kind', () => {
 })
 
 test('makes a profile that does not come back, behind a private address with the worker’s port', () => {
-  expect(of('containerGroupProfiles')[0]?.['properties']).toMatchObject({
-    restartPolicy: 'Never',
-    ipAddress: { type: 'Private', ports: [{ protocol: 'TCP', port: 2024 }] },
+  expect(of('containerGroupProfiles')[0]).toMatchObject({
+    properties: {
+      restartPolicy: 'Never',
+      ipAddress: { type: 'Private', ports: [{ protocol: 'TCP', port: 2024 }] },
+    },
   })
 })
 
@@ -64,8 +69,10 @@ test('lets a sandbox reach one port of the gateway and nothing else, and hosts a
     destinationAddressPrefix: 'gatewayRange',
     destinationPortRange: 'string(gatewayPort)',
   })
-  expect(of('routeTables')[0]?.['properties']).toMatchObject({
-    routes: [{ properties: { addressPrefix: '0.0.0.0/0', nextHopType: 'None' } }],
+  expect(of('routeTables')[0]).toMatchObject({
+    properties: {
+      routes: [{ properties: { addressPrefix: '0.0.0.0/0', nextHopType: 'None' } }],
+    },
   })
 })
 

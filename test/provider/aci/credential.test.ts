@@ -19,7 +19,7 @@ afterEach(async () => {
 
 async function endpoint(): Promise<TokenEndpoint> {
   const made = await startTokenEndpoint()
-  closers.push(made.close)
+  closers.push(() => made.close())
   return made
 }
 
