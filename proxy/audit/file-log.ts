@@ -198,6 +198,8 @@ export class FileAuditLog implements AuditLog {
   /** A gateway that denies on failure refuses what it could not write down; the line has to say so. */
   #asKept(entry: LogEntry): LogEntry {
     if (this.#options.onFailure !== 'deny' || entry.kind !== 'decision' || entry.effective === 'deny') return entry
+    // Nobody was let out: the name had no address, or nobody answered there. That is what the client was told.
+    if (/^(?:dns|connect)_/.test(entry.reason ?? '')) return entry
     return { ...entry, effective: 'deny', reason: 'audit_unavailable' }
   }
 

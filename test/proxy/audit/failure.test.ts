@@ -49,6 +49,22 @@ function faultyDisk(): { code: string | undefined; partial: number; write: typeo
   return disk
 }
 
+it('an attempt that failed by itself keeps its reason when its line could not be written in time', async () => {
+  const folder = makeFolder()
+  const disk = faultyDisk()
+  const log = await openTestLog(folder, { writeBytes: disk.write })
+  disk.code = 'ENOSPC'
+  const failed = decision({ request_id: 'req_1', reason: 'dns_failed', resolved: undefined, dialled: undefined })
+  expect(await writeAll(log, [failed, decision({ request_id: 'req_2' })])).toEqual([false, false])
+  disk.code = undefined
+  await until(() => log.isWritable(), 'writable again')
+  const lines = readAll(folder).filter(({ kind }) => kind === 'decision')
+  expect(lines.map(({ effective, reason }) => [effective, reason])).toEqual([
+    ['allow', 'dns_failed'],
+    ['deny', 'audit_unavailable'],
+  ])
+})
+
 describe('a full disk', () => {
   it('refuses while it is full, keeps the lines, and goes on when there is room', async ({ skip }) => {
     const disk = mountTmpfs('64k')
