@@ -3,7 +3,7 @@ import type { AciColdGroup, AciPool, ResolvedAciOptions } from './aci-options.ts
 import { idOf, poolIdOf } from './arm.ts'
 
 /** The entry of the image waits for this file: `/mnt/configmap/<container>/settings`. */
-export const SETTINGS_KEY = 'settings'
+const SETTINGS_KEY = 'settings'
 /** Name of the one container of a group that is made cold. */
 export const COLD_CONTAINER = 'sandbox'
 

@@ -21,11 +21,9 @@ export interface MachineOptions {
   readonly beforeSettings?: (guest: Guest) => Promise<void>
 }
 
-let filter: string | undefined
-
 /** Resolves when its settings are laid down; a worker answers a moment later. */
 export async function startMachine({ container, settings, worker, beforeSettings }: MachineOptions): Promise<Machine> {
-  filter ??= writeFilter()
+  const filter = writeFilter()
   const { gateway } = JSON.parse(settings) as { readonly gateway: { readonly url: string } }
   const { hostname, port } = new URL(gateway.url)
   const guest = await startGuest({
@@ -39,7 +37,10 @@ export async function startMachine({ container, settings, worker, beforeSettings
     gateway: { host: hostname, port: Number(port) },
   })
   let hasEnded = false
-  void guest.ended.then(() => (hasEnded = true))
+  void guest.ended.then(() => {
+    hasEnded = true
+    fs.rmSync(path.dirname(filter), { recursive: true, force: true })
+  })
   await beforeSettings?.(guest)
   const place = `/mnt/configmap/${container}`
   // Half of it first: a file is not there at one stroke.
@@ -52,6 +53,5 @@ export async function startMachine({ container, settings, worker, beforeSettings
 function writeFilter(): string {
   const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'spa-')), 'filter.bpf')
   fs.writeFileSync(file, seccompFilter(os.arch() === 'arm64' ? 'arm64' : 'x64'))
-  process.on('exit', () => fs.rmSync(path.dirname(file), { recursive: true, force: true }))
   return file
 }
