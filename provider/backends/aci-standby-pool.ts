@@ -29,7 +29,7 @@ export function createAciStandbyPoolBackend(given: AciBackendOptions): Backend {
   const rootDir = folders[0]?.path ?? '/'
 
   const started = (name: string, address: string, timeoutMs?: number): StartedSandbox => {
-    const connect = workerLink(address, workerPort)
+    const connect = workerLink(() => address, workerPort)
     let isStopped = false
     let stopping: Promise<void> | undefined
     const stop = (): Promise<void> => {
@@ -76,7 +76,7 @@ export function createAciStandbyPoolBackend(given: AciBackendOptions): Backend {
       if (isPublic && !options.unsafePublicAddress)
         throw new PlatformError('network_unsafe', `the container group \`${name}\` has a public address, at which anybody may knock: give the pool a subnet (\`subnetIds\`), or put up with it by \`unsafePublicAddress: true\``) // prettier-ignore
       if (options.tagging === 'update') await arm.tagGroup(name, tags, signal)
-      const first = createWorkerClient({ connect: workerLink(address, workerPort), token: firstBearer })
+      const first = createWorkerClient({ connect: workerLink(() => address, workerPort), token: firstBearer })
       await untilWorkerAnswers({ arm, name, address, client: first, signal }, options)
       await first.configure({ token: workerToken, env: { ...CHILD_ENVIRONMENT, HOME: rootDir, ...env } })
       return started(name, address, timeoutMs)

@@ -14,9 +14,9 @@ import { ANY_SANDBOX, CHILD_ENVIRONMENT, identityIn, machineRequest, WORKER_PORT
 import { createMachinesApi, hasEnded, isPrivate6, type Machine, privateAddressOf } from './fly-machines/machines-api.ts'
 import { ensurePolicy } from './fly-machines/network-policy.ts'
 import { findMachine, makeMachine, type MachineStart, removeMachine, untilWorkerAnswers } from './fly-machines/start-machine.ts' // prettier-ignore
-import { workerLink } from './fly-machines/worker-link.ts'
 import { INSIDE } from './inside.ts'
 import { PlatformError } from './platform/platform-error.ts'
+import { workerLink } from './platform/worker-link.ts'
 import { afterMs } from './time-to-live.ts'
 
 /** See {@link FlyMachinesOptions}. */
@@ -49,7 +49,7 @@ export function createFlyMachinesBackend(given: FlyMachinesBackendOptions): Back
     void ended.then(() => clock?.cancel())
     return {
       rootDir: INSIDE.workspace,
-      connect: workerLink(() => privateAddressOf(machine)),
+      connect: workerLink(() => privateAddressOf(machine), WORKER_PORT),
       directTargets: options.directTargets,
       announced: true,
       ended,
@@ -86,7 +86,7 @@ export function createFlyMachinesBackend(given: FlyMachinesBackendOptions): Back
         firstBearer,
         signal,
         deadlineMs: options.startTimeoutMs,
-        connectTo: (address) => workerLink(() => address),
+        connectTo: (address) => workerLink(() => address, WORKER_PORT),
         request: machineRequest(options, { ...limits, id, labels: request.labels, firstBearer, gateway, timeoutMs }),
       }
       const made: { id?: string } = {}
@@ -95,7 +95,10 @@ export function createFlyMachinesBackend(given: FlyMachinesBackendOptions): Back
       made.id = machine.id
       await untilWorkerAnswers(api, machine, start)
       const present = (await api.get(machine.id, signal)) ?? machine
-      const first = createWorkerClient({ connect: workerLink(() => privateAddressOf(present)), token: firstBearer })
+      const first = createWorkerClient({
+        connect: workerLink(() => privateAddressOf(present), WORKER_PORT),
+        token: firstBearer,
+      })
       await first.configure({ token: request.workerToken, env: { ...CHILD_ENVIRONMENT, ...request.env } })
       return started(present, timeoutMs)
     },

@@ -97,7 +97,7 @@ export async function untilWorkerAnswers(api: MachinesApi, machine: Machine, sta
   for (;;) {
     signal?.throwIfAborted()
     try {
-      const deadline = AbortSignal.timeout(Math.max(1, Math.min(HEALTH_TIMEOUT_MS, left())))
+      const deadline = AbortSignal.timeout(Math.ceil(Math.max(1, Math.min(HEALTH_TIMEOUT_MS, left()))))
       const { protocol } = await client.health({ signal: signal === undefined ? deadline : AbortSignal.any([signal, deadline]) }) // prettier-ignore
       if (protocol === PROTOCOL) return
       throw new PlatformError('worker_version', `the worker in the image speaks version ${protocol}, and this is version ${PROTOCOL}: build and push the image again (deploy/fly/README.md)`) // prettier-ignore

@@ -4,8 +4,8 @@ import net from 'node:net'
 const MAX_STREAMS = 128
 const CONNECT_TIMEOUT_MS = 10_000
 
-/** Opens one for each call; a call beyond the bound waits for another's end. `address` is a literal. */
-export function workerLink(address: string, port: number): () => Promise<net.Socket> {
+/** Opens one for each call; a call beyond the bound waits for another's end. `address` gives a literal; it may throw for a machine that has none. */
+export function workerLink(address: () => string, port: number): () => Promise<net.Socket> {
   let open = 0
   const waiting: (() => void)[] = []
   const leave = (): void => {
@@ -16,7 +16,7 @@ export function workerLink(address: string, port: number): () => Promise<net.Soc
     while (open >= MAX_STREAMS) await new Promise<void>((resolve) => waiting.push(resolve))
     open++
     try {
-      const socket = await connect(address, port)
+      const socket = await connect(address(), port)
       socket.once('close', leave)
       return socket
     } catch (error) {
