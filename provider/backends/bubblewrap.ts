@@ -24,8 +24,6 @@ export interface BubblewrapEngine {
 }
 
 const TEMP_BYTES = 1024 ** 3
-/** A command takes three at most. */
-const DOCUMENTS = [6, 7, 8, 9]
 const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
 /** @throws SandboxError `SALLYPORT_SANDBOX_CREATE_FAILED` */
@@ -54,8 +52,7 @@ export async function startBubblewrap(engine: BubblewrapEngine, request: StartRe
       limits: engine.limits,
       options,
       filter: seccompFilter(engine.bubblewrap.architecture),
-      documents: DOCUMENTS,
-      command: [INSIDE.node, INSIDE.worker, `--pipes=${DOCUMENTS.join()}`, '-'],
+      command: [INSIDE.node, INSIDE.worker, '-'],
       order: settingsFor(request, engine, working),
       rootDir: working.path,
       socketPath: path.join(control, 'worker.sock'),

@@ -4,15 +4,7 @@
 const LAUNCHER =
   'ulimit -c 0\ngroups=$1\nshift\nwhile [ "$groups" -gt 0 ]; do echo 0 > "$1" || exit 125; shift; groups=$((groups - 1)); done\nexec "$@"'
 
-/**
- * `joinFiles` as of `makeCgroup`; the process keeps its number. `documents`: descriptors, of one digit, that the program gets, each with a here-document of two
- * bytes: a pipe, which Node can't make by itself.
- */
-export function throughGroups(
-  joinFiles: readonly string[],
-  command: readonly string[],
-  documents: readonly number[] = [],
-): readonly string[] {
-  const script = [...documents.map((descriptor) => `exec ${descriptor}<<E\nx\nE`), LAUNCHER].join('\n')
-  return ['/bin/sh', '-c', script, 'sallyport', String(joinFiles.length), ...joinFiles, ...command]
+/** `joinFiles` as of `makeCgroup`; the process keeps its number. */
+export function throughGroups(joinFiles: readonly string[], command: readonly string[]): readonly string[] {
+  return ['/bin/sh', '-c', LAUNCHER, 'sallyport', String(joinFiles.length), ...joinFiles, ...command]
 }

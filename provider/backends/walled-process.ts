@@ -21,8 +21,6 @@ export interface WalledProcess {
   /** Options of bubblewrap. They name paths of the host, which the sandbox need not know: so they go by descriptor (`--args`), not by argument list. */
   readonly options: readonly string[]
   readonly filter: Buffer
-  /** Descriptors of what it runs with, besides; each a here-document, see `throughGroups`. They are 6 or higher. */
-  readonly documents?: readonly number[]
   /** What runs inside. It prints a line `ready`, with the report of a probe if it was asked for one, when the worker answers, and ends with its input. */
   readonly command: readonly string[]
   /** Its first line of input. */
@@ -132,13 +130,15 @@ function probedOf(report: string, { probe }: StartRequest): WorkerProbeReport | 
   }
 }
 
-function launch({ bubblewrap, command, documents }: WalledProcess, limits: OpenLimits): ChildProcess {
-  const walled = [bubblewrap.path, '--args', String(OPTIONS_DESCRIPTOR), '--']
-  const [shell = '', ...args] = throughGroups(
-    limits.joinFiles,
-    [...walled, ...underLimits(limits.resourceLimits), ...command],
-    documents,
-  )
+function launch({ bubblewrap, command }: WalledProcess, limits: OpenLimits): ChildProcess {
+  const [shell = '', ...args] = throughGroups(limits.joinFiles, [
+    bubblewrap.path,
+    '--args',
+    String(OPTIONS_DESCRIPTOR),
+    '--',
+    ...underLimits(limits.resourceLimits),
+    ...command,
+  ])
   return spawn(shell, args, {
     cwd: path.parse(process.execPath).root,
     // Nothing of the host's environment.

@@ -15,7 +15,7 @@ export interface ChildPipe {
 export interface ChildPipes {
   /** `undefined` where pipes cannot be had: Node's own have to do. */
   take(): Promise<ChildPipe | undefined>
-  /** Sees to it that the first command need not wait. */
+  /** Makes the first batch, so that the first command need not wait for it. */
   prepare(): Promise<void>
   close(): void
 }
@@ -25,23 +25,10 @@ const NUMBERS = [3, 4, 5, 6, 7, 8, 9]
 const SCRIPT = `${NUMBERS.map((number) => `exec ${number}<<E\nx\nE\n`).join('')}echo; kill -STOP $$\n`
 const LIMIT_MS = 5_000
 
-/** So many a command takes at most. */
-const ENOUGH = 3
-/** After the store has become small: the command that took from it is started by then, and has perhaps ended. */
-const REFILL_MS = 50
-
-/**
- * Makes pipes a few at a time, since each batch costs a process, and a start more time than anything else it does. `given`: descriptors of such documents
- * that whoever started this process left open; they are taken over.
- */
-export function createChildPipes(given: readonly number[] = []): ChildPipes {
-  const store: number[] = given.flatMap((fd) => {
-    const pipe = adopt(`/proc/self/fd/${fd}`)
-    fs.closeSync(fd)
-    return pipe
-  })
+/** Makes pipes a few at a time, since each batch costs a process. */
+export function createChildPipes(): ChildPipes {
+  const store: number[] = []
   let filling: Promise<void> | undefined
-  let refill: NodeJS.Timeout | undefined
   let unavailable = process.platform !== 'linux'
 
   const fill = async (): Promise<void> => {
@@ -50,25 +37,17 @@ export function createChildPipes(given: readonly number[] = []): ChildPipes {
     unavailable ||= fds.length === 0
     store.push(...fds)
   }
-  const prepare = (): Promise<void> => {
-    clearTimeout(refill)
-    refill = undefined
-    return (filling ??= fill().finally(() => (filling = undefined)))
-  }
+  const prepare = (): Promise<void> => (filling ??= fill().finally(() => (filling = undefined)))
 
   return {
-    prepare: async () => {
-      if (store.length < ENOUGH) await prepare()
-    },
+    prepare,
     async take() {
       // Others may be waiting for the same batch.
       for (let attempts = 0; store.length === 0 && !unavailable && attempts < 64; attempts++) await prepare()
       const pipe = store.pop()
-      if (store.length < ENOUGH && !unavailable) refill ??= setTimeout(() => void prepare(), REFILL_MS)
       return pipe === undefined ? undefined : openEnds(pipe)
     },
     close() {
-      clearTimeout(refill)
       for (const fd of store.splice(0)) fs.closeSync(fd)
       unavailable = true
     },

@@ -1,7 +1,4 @@
-/**
- * Entry of the bundle: `node worker.cjs [--init] [--pipes=6,7] SETTINGS`, where SETTINGS is a JSON file or `-` for the first line of stdin, and the numbers are
- * descriptors of here-documents for `child-pipes.ts`.
- */
+/** Entry of the bundle: `node worker.cjs [--init] SETTINGS`, where SETTINGS is a JSON file or `-` for the first line of stdin. */
 import fs from 'node:fs'
 import { readSettings } from './read-settings.ts'
 import { startWorker, type Worker } from './worker.ts'
@@ -19,17 +16,13 @@ done`
 const SHELL = '/bin/sh'
 const O_CLOEXEC = 0o2000000
 
-const PIPES = /^--pipes=(\d[\d,]*)$/
-
-const isInit = process.pid === 1 || process.argv.includes('--init')
-const named = process.argv.flatMap((argument) => PIPES.exec(argument)?.[1]?.split(',').map(Number) ?? [])
-const pipes = closeInherited(isInit ? [] : named)
-const [source] = process.argv.slice(2).filter((argument) => argument !== '--init' && !PIPES.test(argument))
+closeInherited()
+const [source] = process.argv.slice(2).filter((argument) => argument !== '--init')
 if (source === undefined) {
   fs.writeSync(2, 'usage: worker [--init] SETTINGS\n')
   process.exit(2)
 }
-if (isInit) becomeChildOfShell(source)
+if (process.pid === 1 || process.argv.includes('--init')) becomeChildOfShell(source)
 let worker: Worker | undefined
 void start(source)
 
@@ -37,7 +30,7 @@ async function start(source: string): Promise<void> {
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => stop(0))
   try {
     const settings = readSettings(source)
-    worker = await startWorker(settings, () => process.exit(0), pipes)
+    worker = await startWorker(settings, () => process.exit(0))
     const report = worker.probed === undefined ? '' : ` ${JSON.stringify(worker.probed)}`
     if (settings.announce === true) fs.writeSync(1, `ready${report}\n`)
     // Not before that, which somebody waits for.
@@ -52,25 +45,18 @@ async function start(source: string): Promise<void> {
   }
 }
 
-/**
- * Closes what whoever started this process left open and would now leave to every child: Node marks its own descriptors, and only low foreign ones. Gives those
- * of `besides` that were left open, and are still.
- */
-function closeInherited(besides: readonly number[]): readonly number[] {
-  const kept: number[] = []
-  if (!fs.existsSync('/proc/self/fdinfo')) return kept
+/** Closes what whoever started this process left open and would now leave to every child: Node marks its own descriptors, and only low foreign ones. */
+function closeInherited(): void {
+  if (!fs.existsSync('/proc/self/fdinfo')) return
   for (const fd of fs.readdirSync('/proc/self/fd').map(Number)) {
     if (fd <= 2) continue
     try {
       const flags = /^flags:\s*(\d+)/m.exec(fs.readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8'))?.[1]
-      if (flags === undefined || (parseInt(flags, 8) & O_CLOEXEC) !== 0) continue
-      if (besides.includes(fd)) kept.push(fd)
-      else fs.closeSync(fd)
+      if (flags !== undefined && (parseInt(flags, 8) & O_CLOEXEC) === 0) fs.closeSync(fd)
     } catch {
       // The descriptor of the list itself is gone by now.
     }
   }
-  return kept
 }
 
 function stop(status: number): never {

@@ -27,15 +27,11 @@ const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
 const MAX_TIMER_MS = 10_000
 
 /** Resolves when requests are answered, and what was to be looked for at the start was. `onExpired` is called once, after the worker has closed itself. */
-export async function startWorker(
-  settings: WorkerSettings,
-  onExpired: () => void,
-  givenPipes: readonly number[] = [],
-): Promise<Worker> {
+export async function startWorker(settings: WorkerSettings, onExpired: () => void): Promise<Worker> {
   // Node's threads start with the first file operation that needs them, and without room for them the process dies: so not later, when children took it all.
   const threads = new Promise((resolve) => fs.stat('/', resolve))
   const tag = `${process.pid}-${Date.now().toString(36)}`
-  const pipes = createChildPipes(givenPipes)
+  const pipes = createChildPipes()
   const confinement = createConfinement(settings.roots)
   const base = { PATH: DEFAULT_PATH, ...(settings.inheritEnv === true && ownEnvironment()) }
   let marks = 0

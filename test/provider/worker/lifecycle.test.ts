@@ -6,7 +6,6 @@ import net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { createWorkerClient } from '../../../provider/worker-client.ts'
 import { workerFile } from '../../../provider/worker-file.ts'
 import { isAlive, startWorker, until } from './start-worker.ts'
 
@@ -158,38 +157,6 @@ describe('what it is given at its start', () => {
         udp: ['connected', 'ENETUNREACH', 'ENETUNREACH'],
         gateway: { error: 'ECONNREFUSED' },
       })
-    }))
-
-  it('pipes are what commands write to; whatever else is in their place is left', () =>
-    inFolder(async (folder) => {
-      const order = settings(folder, { announce: true, endWithStdin: true })
-      const documents = [6, 7].map((descriptor) => `exec ${descriptor}<<E\nx\nE\n`).join('')
-      const script = `${documents}exec 8</dev/null\nexec "$@"`
-      const worker = ['sh', '-c', script, 'sh', process.execPath, await workerFile(), '--pipes=6,7,8,9', '-']
-      const child = spawn(worker[0]!, worker.slice(1), { stdio: ['pipe', 'pipe', 'inherit'] })
-      child.stdin.write(`${JSON.stringify(order)}\n`)
-      await once(child.stdout, 'data')
-      const open = fs.readdirSync(`/proc/${child.pid!}/fd`).map((fd) => fs.readlinkSync(`/proc/${child.pid!}/fd/${fd}`))
-      expect(open.filter((target) => target.startsWith('pipe:'))).not.toEqual([])
-      const client = createWorkerClient({
-        token: order.token,
-        connect: async () => {
-          const socket = net.connect(path.join(folder, 'w.sock'))
-          await once(socket, 'connect')
-          return socket
-        },
-      })
-      for (let round = 0; round < 3; round += 1) {
-        const line = 'cat; echo out > /dev/stdout; echo err > /dev/stderr; ls /proc/self/fd'
-        expect(await client.execute({ command: line }, { stdin: 'in ' })).toMatchObject({
-          exitCode: 0,
-          stdout: 'in out\n0\n1\n2\n3\n',
-          stderr: 'err\n',
-        })
-      }
-      const gone = once(child, 'exit')
-      child.stdin.end()
-      await gone
     }))
 })
 
