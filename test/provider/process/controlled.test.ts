@@ -91,12 +91,13 @@ describeNeeding(['bubblewrap'], 'a gateway in another process', () => {
     host.kill('SIGKILL')
     await once(host, 'exit')
     await expect.poll(listeners, { timeout: 20_000 }).toEqual([])
-    const log = fs
-      .readdirSync(at('state', 'audit'))
-      .filter((name) => name.endsWith('.jsonl'))
-      .map((name) => fs.readFileSync(at('state', 'audit', name), 'utf8'))
-      .join('')
-    expect(log).toContain('"action":"listener_lapsed"')
+    const log = (): string =>
+      fs
+        .readdirSync(at('state', 'audit'))
+        .filter((name) => name.endsWith('.jsonl'))
+        .map((name) => fs.readFileSync(at('state', 'audit', name), 'utf8'))
+        .join('')
+    await expect.poll(log, { timeout: 20_000 }).toContain('"action":"listener_lapsed"')
     expect(await connects().reap({ olderThanMs: 600_000 })).toEqual([id])
     expect(fs.readdirSync(at('run'))).toEqual([])
   })
