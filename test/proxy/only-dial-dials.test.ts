@@ -43,6 +43,10 @@ const ALLOWED_IN_PROVIDER: Readonly<Record<string, readonly [uses: readonly stri
     'runs inside a container: joins the two channels to the worker',
   ],
   'provider/backends/control-socket.ts': [['net.connect'], "opens a worker's unix socket"],
+  'provider/backends/e2b/gateway-address.ts': [
+    ['dns/promises.lookup'],
+    "finds the address of the operator's gateway, which a machine of E2B is then held to",
+  ],
   'provider/backends/link-host.ts': [['net.connect'], "the host's end of a container's channels"],
   'provider/backends/link-share.ts': [['net.connect'], "the host's end of a container's channels, for other processes"],
   'provider/backends/loopback-relay.ts': [['net.connect'], "carries a loopback port to the gateway's unix socket"],
@@ -51,20 +55,28 @@ const ALLOWED_IN_PROVIDER: Readonly<Record<string, readonly [uses: readonly stri
     'connects to the relay of a machine, by its unix socket',
   ],
   'provider/backends/microvm/firecracker-api.ts': [['http.request'], "drives Firecracker by its API's unix socket"],
+  'provider/backends/platform/exchange.ts': [
+    ['http.*', 'https.*'],
+    'asks the API of a platform, at an address of the operator',
+  ],
+  'provider/backends/platform/worker-link.ts': [
+    ['net.connect'],
+    'opens streams to a worker, at the address that its platform says',
+  ],
   'provider/conformance/egress.ts': [['dgram.createSocket'], 'a service of the host that no sandbox may reach'],
   'provider/egress/control-client.ts': [
     ['http.request', 'https.request'],
     "asks the control API of the host's own gateway for listeners",
-  ],
-  'provider/egress/token-relay.ts': [
-    ['http.request', 'net.connect', 'tls.connect'],
-    "connects to the operator's gateway elsewhere, and to nothing else",
   ],
   'provider/worker-client/exchange.ts': [['http.request'], 'writes a request to a socket that a backend opened'],
   'provider/worker/forward.ts': [['net.connect'], "inside: carries a loopback port to the gateway's unix socket"],
   'provider/worker/probe.ts': [
     ['import(dgram)', 'net.connect', 'net.connect'],
     'inside: tries what must fail, and the gateway',
+  ],
+  'provider/worker/token-relay.ts': [
+    ['http.request', 'net.connect', 'tls.connect'],
+    "connects to the operator's gateway elsewhere, and to nothing else",
   ],
   'provider/worker/run.ts': [['net.Socket', 'net.Socket'], 'the pipes of a command'],
 }

@@ -92,10 +92,18 @@ describe('processes without end', () => {
     }
     await using worker = await startWorker({ wrapper: user, env: { PATH: '/usr/bin:/bin' } })
     await isWell(worker)
-    const bomb = worker.client
-      .execute({ command: 'bomb() { bomb | bomb & }; bomb; sleep 1000', timeoutMs: 4_000 })
-      .catch((error: unknown) => error)
     let refusals = 0
+    // One may fizzle out before anybody else wants a process.
+    const bombs = (async () => {
+      const ends: unknown[] = []
+      while (refusals < 3 || ends.length === 0)
+        ends.push(
+          await worker.client
+            .execute({ command: 'bomb() { bomb | bomb & }; bomb; sleep 1000', timeoutMs: 4_000 })
+            .catch((error: unknown) => error),
+        )
+      return ends
+    })()
     while (refusals < 3) {
       await worker.client.execute({ command: 'true', args: [] }).catch((error: unknown) => {
         expect(error).toMatchObject({
@@ -109,9 +117,9 @@ describe('processes without end', () => {
     await worker.client.writeFile('file', 'files still work')
     expect(Buffer.from(await worker.client.readFile('file')).toString()).toBe('files still work')
     // The shell gives up or is killed; either is an end that the worker saw.
-    expect(await bomb).toHaveProperty('exitCode')
+    expect(await bombs).toContainEqual(expect.objectContaining({ exitCode: expect.any(Number) as number }))
     await worker.client.spawn({ command: 'true' }).catch(() => undefined)
-  }, 90_000)
+  }, 180_000)
 })
 
 describe('descriptors', () => {
