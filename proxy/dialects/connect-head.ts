@@ -7,6 +7,7 @@
  *
  * @see RFC 9112 sections 2, 3 and 5, RFC 9110 section 9.3.6
  */
+import { withoutBlanksAround } from '../blanks.ts'
 
 /** The largest head that is read, with the empty line that ends it. A token that lists 200 hosts takes 6 to 9 KiB, and a third more as Basic. */
 export const MAX_HEAD_BYTES = 32 * 1024
@@ -110,11 +111,6 @@ function parseFields(text: string, from: number, target: string, version: '1.0' 
     }
   }
   return { state: 'done', length: position + 2, target, version, proxyAuthorization, traceparent }
-}
-
-/** Blanks around a value are no part of it: spaces and tabs, nothing else that `trim` would take. RFC 9110 section 5.5. */
-function withoutBlanksAround(value: string): string {
-  return value.replace(/^[ \t]+/, '').replace(/[ \t]+$/, '')
 }
 
 function tooLarge(bytes: Buffer): ConnectHead {

@@ -77,5 +77,11 @@ function refused(
   const [, scheme, authority, rest] = ABSOLUTE.exec(text) ?? []
   const known = isCutUser(authority ?? '', rest ?? '') ? '***' : (authority ?? '')
   const shown = scheme === undefined ? (/^[^?#]*/.exec(text)?.[0] ?? '') : `${scheme}://${known}`
-  return { ok: false, reason, detail, requested: shown.replace(/[^/]*@/g, '***@') }
+  return { ok: false, reason, detail, requested: shown.split('/').map(withoutUser).join('/') }
+}
+
+/** Once over each part of it: an expression that looks for an `@` does so again from each character. */
+function withoutUser(part: string): string {
+  const at = part.lastIndexOf('@')
+  return at < 0 ? part : `***@${part.slice(at + 1)}`
 }

@@ -11,6 +11,7 @@ import {
   parseAddress,
   parsePolicy,
 } from '../../policies/index.ts'
+import { withoutBlanksAround } from '../blanks.ts'
 import type { CredentialReason } from '../reasons.ts'
 import type { Binding, Identity } from './identity.ts'
 import type { ClaimPath, Issuer } from './issuers.ts'
@@ -156,7 +157,7 @@ function readHostList(value: unknown, name: string): object | string | undefined
   if (value === undefined) return undefined
   if (Array.isArray(value)) return { kind: 'static', allowedHosts: value }
   if (typeof value !== 'string') return `the claim \`${name}\` is neither a list nor text`
-  const entries = value === '' ? [] : value.split(',').map((entry) => entry.replace(/^[ \t]+|[ \t]+$/g, ''))
+  const entries = value === '' ? [] : value.split(',').map((entry) => withoutBlanksAround(entry))
   if (entries.includes('')) return `the claim \`${name}\` has an empty item`
   return { kind: 'static', allowedHosts: entries }
 }

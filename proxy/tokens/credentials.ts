@@ -2,6 +2,7 @@
  * Which credentials a client presented, in whatever way its dialect carries them. Never judges a token and never repeats one.
  * @see RFC 9110 section 11.7.2, RFC 7617 (Basic), RFC 6750 section 2.1 (Bearer), RFC 1929 (SOCKS5 user and password)
  */
+import { withoutBlanksAround } from '../blanks.ts'
 import type { Credentials } from '../request.ts'
 
 /**
@@ -24,7 +25,7 @@ const BASE64URL = /^[A-Za-z0-9_-]*={0,2}$/
 export function readProxyAuthorization(value: string | undefined): Credentials {
   if (value === undefined) return { kind: 'none' }
   if (value.length > MAX_VALUE_BYTES) return malformed('the credentials are too long')
-  const trimmed = value.replace(/^[ \t]+/, '').replace(/[ \t]+$/, '')
+  const trimmed = withoutBlanksAround(value)
   const gap = trimmed.indexOf(' ')
   const scheme = (gap < 0 ? trimmed : trimmed.slice(0, gap)).toLowerCase()
   const rest = gap < 0 ? '' : trimmed.slice(gap).replace(/^ +/, '')
