@@ -33,7 +33,7 @@ export async function auditLog(): Promise<Target> {
   return {
     name: 'audit-log',
     maxBytes: 24 * 1024,
-    maxCpuMs: 500,
+    maxCpuMs: 1500,
     seeds: good.map((text) => Buffer.from(text, 'latin1')),
     words: [
       ...[

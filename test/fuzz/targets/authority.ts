@@ -44,7 +44,7 @@ export function authority(): Target {
   return {
     name: 'authority',
     maxBytes: 4096,
-    maxCpuMs: 20,
+    maxCpuMs: 150,
     seeds: SEEDS.map((text) => Buffer.from(text)),
     words: WORDS,
     run: (input) => {

@@ -31,7 +31,7 @@ export function clientHello(): Target {
   return {
     name: 'client-hello',
     maxBytes: 40 * 1024,
-    maxCpuMs: 60,
+    maxCpuMs: 250,
     seeds: SEEDS,
     words: [
       '\x16\x03\x01',

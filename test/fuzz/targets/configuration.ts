@@ -83,7 +83,7 @@ export function configuration(): Target {
   return {
     name: 'configuration',
     maxBytes: 16 * 1024,
-    maxCpuMs: 1000,
+    maxCpuMs: 3000,
     seeds: SEEDS.map((text) => Buffer.from(text)),
     words: WORDS,
     run: (input) => {

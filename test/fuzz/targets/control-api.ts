@@ -100,7 +100,7 @@ export async function controlApi(): Promise<Target> {
   return {
     name: 'control-api',
     maxBytes: 16 * 1024,
-    maxCpuMs: 1000,
+    maxCpuMs: 3000,
     seeds: operations.flatMap((_operation, index) =>
       [
         '{}',

@@ -57,7 +57,7 @@ export function httpHead(): Target {
   return {
     name: 'http-head',
     maxBytes: MAX_HEAD_BYTES + 4096,
-    maxCpuMs: 40,
+    maxCpuMs: 200,
     seeds: SEEDS.map((text) => Buffer.from(text, 'latin1')),
     words: WORDS,
     run: (input) => {

@@ -71,7 +71,7 @@ export function policy(): Target {
   return {
     name: 'policy',
     maxBytes: 8 * 1024,
-    maxCpuMs: 150,
+    maxCpuMs: 500,
     seeds: SEEDS,
     words: WORDS,
     run: (input) => {

@@ -22,7 +22,7 @@ export function socks5(): Target {
   return {
     name: 'socks5',
     maxBytes: 1024,
-    maxCpuMs: 20,
+    maxCpuMs: 150,
     seeds: [
       GREETING,
       PASSWORD,

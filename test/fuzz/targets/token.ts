@@ -44,7 +44,7 @@ export function token(): Target {
   return {
     name: 'token',
     maxBytes: 12 * 1024,
-    maxCpuMs: 150,
+    maxCpuMs: 500,
     seeds: [
       input({ ...CLAIMS, egress: { kind: 'allow-all' } }),
       input({ ...CLAIMS, egress: STATIC, cnf: { ip: '127.0.0.1' } }),
