@@ -42,7 +42,9 @@ function enforcing(config: Exclude<BackendConfig, { readonly tier: 'passthrough'
       return createE2bBackend(options)
     }
     if ((config.service as string) !== 'self-hosted')
-      throw new TypeError(`\`${config.service}\` is no service of microVMs: \`self-hosted\`, \`e2b\` or \`fly-machines\``)
+      throw new TypeError(
+        `\`${config.service}\` is no service of microVMs: \`self-hosted\`, \`e2b\` or \`fly-machines\``,
+      )
     const { tier: _tier, service: _service, ...options } = config
     return createSelfHostedBackend({ ...options, runtimeRoot })
   }
