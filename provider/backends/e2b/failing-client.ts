@@ -4,10 +4,7 @@ import type { WorkerClient } from '../../worker-client.ts'
 /** Every method fails with `error`. */
 export function failingClient(error: Error): WorkerClient {
   const fail = (): Promise<never> => Promise.reject(error)
-  // eslint-disable-next-line require-yield
-  const failStream = async function* (): AsyncGenerator<never> {
-    await fail()
-  }
+  const failStream = (): AsyncIterable<never> => ({ [Symbol.asyncIterator]: () => ({ next: fail }) })
   return {
     health: fail,
     configure: fail,
