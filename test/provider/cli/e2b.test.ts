@@ -1,7 +1,7 @@
 /** `sallyport sandbox --backend e2b` sees what other hosts made at E2B, and takes it away; without a key it says what it lacks. */
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
-import { main } from '../../../provider/cli/main.ts'
 import { type E2bBench, MARKER_KEY, openE2bBench } from '../e2b/bench.ts'
+import { runElsewhere } from './run-elsewhere.ts'
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 })
 
@@ -11,15 +11,8 @@ beforeAll(async () => {
 })
 afterAll(() => bench.close())
 
-async function run(args: readonly string[], given: Readonly<Record<string, string>>) {
-  const out: string[] = []
-  const err: string[] = []
-  const environment = { PATH: process.env['PATH'], XDG_RUNTIME_DIR: `${bench.runtimeRoot}-other`, ...given }
-  vi.stubEnv('XDG_RUNTIME_DIR', environment.XDG_RUNTIME_DIR)
-  const code = await main(args, { out: (text) => void out.push(text), err: (text) => void err.push(text), environment, readInput: () => Promise.resolve(''), signal: new AbortController().signal }) // prettier-ignore
-  vi.unstubAllEnvs()
-  return { code, out: out.join('\n'), err: err.join('\n') }
-}
+const run = (args: readonly string[], given: Readonly<Record<string, string>>) =>
+  runElsewhere(args, given, bench.runtimeRoot)
 const variables = () => ({ E2B_API_KEY: MARKER_KEY, E2B_API_URL: bench.server.apiUrl, E2B_SANDBOX_URL: bench.server.sandboxUrl }) // prettier-ignore
 
 test('lists and reaps what another host made, page by page', async () => {

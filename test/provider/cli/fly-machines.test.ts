@@ -1,8 +1,8 @@
 /** `sallyport sandbox --backend fly-machines` sees what other hosts made on Fly, and takes it away; `doctor` says what it lacks. */
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
-import { main } from '../../../provider/cli/main.ts'
 import { type FlyBench, openFlyBench } from '../fly/provider.ts'
 import { describeNeeding } from '../needs.ts'
+import { runElsewhere } from './run-elsewhere.ts'
 
 vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 })
 
@@ -13,15 +13,8 @@ describeNeeding(['root', 'bubblewrap', 'nftables', 'namespaces'], 'sallyport san
   })
   afterAll(() => bench.close())
 
-  async function run(args: readonly string[], given: Readonly<Record<string, string>>) {
-    const out: string[] = []
-    const err: string[] = []
-    const environment = { PATH: process.env['PATH'], XDG_RUNTIME_DIR: `${bench.runtimeRoot}-other`, ...given }
-    vi.stubEnv('XDG_RUNTIME_DIR', environment.XDG_RUNTIME_DIR)
-    const code = await main(args, { out: (text) => void out.push(text), err: (text) => void err.push(text), environment, readInput: () => Promise.resolve(''), signal: new AbortController().signal }) // prettier-ignore
-    vi.unstubAllEnvs()
-    return { code, out: out.join('\n'), err: err.join('\n') }
-  }
+  const run = (args: readonly string[], given: Readonly<Record<string, string>>) =>
+    runElsewhere(args, given, bench.runtimeRoot)
   const variables = () => ({ FLY_API_TOKEN: bench.server.apiToken, SALLYPORT_FLY_APP: bench.server.app, SALLYPORT_FLY_API: bench.server.url }) // prettier-ignore
 
   test('lists and reaps what another host made', async () => {
