@@ -20,13 +20,14 @@ export const MAX_LINE_BYTES = 256 * 1024
 const CHUNK_BYTES = 1 << 20
 
 /**
- * The lines of `path` from `offset` on, to where the file ends now.
+ * The lines of `path` from `offset` on, to where the file ends now, or to `end` if that is earlier.
  * @throws SallyportError `SALLYPORT_AUDIT_UNREADABLE`
  */
 export async function* readLines(
   path: string,
   offset = 0,
   signal?: AbortSignal,
+  end = Infinity,
 ): AsyncGenerator<LineBatch, void, undefined> {
   const file = await openSegment(path).catch((error: unknown) => {
     throw new SallyportError(
@@ -42,7 +43,11 @@ export async function* readLines(
     let endOffset = offset
     for (let position = offset; ;) {
       signal?.throwIfAborted()
-      const { length, isEnd } = await fill(file, buffer.subarray(kept, kept + CHUNK_BYTES), position)
+      const { length, isEnd } = await fill(
+        file,
+        buffer.subarray(kept, kept + Math.min(CHUNK_BYTES, end - position)),
+        position,
+      )
       if (length === 0) return
       // Whoever reads many files side by side waits with none of them open that is at its end.
       if (isEnd) await file.close()
@@ -53,9 +58,9 @@ export async function* readLines(
       let start = skipped
       if (!isSkipping || skipped > 0) {
         isSkipping = false
-        for (let end = view.indexOf(10, start); end !== -1; end = view.indexOf(10, start)) {
-          lines.push(view.subarray(start, end + 1))
-          start = end + 1
+        for (let at = view.indexOf(10, start); at !== -1; at = view.indexOf(10, start)) {
+          lines.push(view.subarray(start, at + 1))
+          start = at + 1
         }
         endOffset = position - (view.length - start)
         if (view.length - start >= MAX_LINE_BYTES) {

@@ -1,4 +1,5 @@
 /** Shows the last lines of a log and follows it while it grows, over rotation and restarts. */
+import { statSync } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { setTimeout as wait } from 'node:timers/promises'
 import { type AuditFilters, compileFilters, parseLine, timeOf } from './match.ts'
@@ -38,26 +39,49 @@ interface Place {
 }
 
 /**
- * The last lines, then every new one, each instance in its own order. Ends when `signal` aborts.
- * @throws SallyportError `SALLYPORT_AUDIT_UNREADABLE`: no such folder, or too many instances in it
+ * The last lines there are at the moment of the call, then every later one, each instance in its own order. Ends when `signal` aborts.
+ * What comes throws SallyportError `SALLYPORT_AUDIT_UNREADABLE`: no such folder, or too many instances in it.
  */
-export async function* tailAudit({
-  path,
-  filters = {},
-  lines = 10,
-  follow = true,
-  pollMs = 200,
-  signal,
-}: TailOptions): AsyncGenerator<Tailed, void, undefined> {
+export function tailAudit(options: TailOptions): AsyncGenerator<Tailed, void, undefined> {
+  // Not when the first line is asked for: whoever was told that it follows may count on what is written from then on.
+  return tailFrom(notedEnds(options), options)
+}
+
+/** An instance as it is now. */
+interface End {
+  readonly segments: readonly SegmentFile[]
+  /** Of its newest file. */
+  readonly bytes: number
+}
+
+function notedEnds({ path, filters }: TailOptions): ReadonlyMap<string, End> | { readonly fault: unknown } {
+  try {
+    return new Map([...segmentsByInstance(path, filters?.instance)].map(([instance, segments]) => [instance, { segments, bytes: sizeOf(segments.at(-1)) }])) // prettier-ignore
+  } catch (fault) {
+    return { fault }
+  }
+}
+
+/** None of a file that is gone: what comes next is all new. */
+function sizeOf(newest: SegmentFile | undefined): number {
+  return newest === undefined ? 0 : (statSync(newest.path, { throwIfNoEntry: false })?.size ?? 0)
+}
+
+async function* tailFrom(
+  ends: ReturnType<typeof notedEnds>,
+  { path, filters = {}, lines = 10, follow = true, pollMs = 200, signal }: TailOptions,
+): AsyncGenerator<Tailed, void, undefined> {
+  if ('fault' in ends) throw ends.fault
   const matches = compileFilters(filters)
   const places = new Map<string, Place>()
   let last: readonly string[] = []
-  for (const [instance, segments] of segmentsByInstance(path, filters.instance)) {
+  for (const [instance, { segments, bytes }] of ends) {
     const place = { number: 0, offset: 0 }
     places.set(instance, place)
-    if (lines === 0) await skipToEnd(segments.at(-1), place)
+    // Only the end of it is looked at where nobody asked for what is before.
+    if (lines === 0) Object.assign(place, { number: segments.at(-1)?.number ?? 0, offset: Math.max(0, bytes - MAX_LINE_BYTES) }) // prettier-ignore
     const own = new LastTexts(lines)
-    for await (const text of readNew(segments.slice(-LOOKED_BACK_FILES), place, signal))
+    for await (const text of readNew(segments.slice(-LOOKED_BACK_FILES), place, signal, bytes))
       if (lines > 0 && matches(text)) own.add(text)
     // Together no more is kept than of one.
     const together = new LastTexts(lines)
@@ -74,18 +98,25 @@ export async function* tailAudit({
   }
 }
 
-/** A file that was listed together with a later one is complete, so it is read to its end before the later one. */
+/** A file that was listed together with a later one is complete, so it is read to its end before the later one; of the last, no more than `bytes`. */
 async function* readNew(
   segments: readonly SegmentFile[],
   place: Place,
   signal: AbortSignal | undefined,
+  bytes = Infinity,
 ): AsyncGenerator<string, void, undefined> {
+  const newest = segments.at(-1)?.number
   for (const { path, number } of segments) {
     if (number < place.number) continue
     if (number > place.number) Object.assign(place, { number, offset: 0 })
     try {
       if ((await stat(path)).size <= place.offset) continue
-      for await (const { lines, endOffset } of readLines(path, place.offset, signal)) {
+      for await (const { lines, endOffset } of readLines(
+        path,
+        place.offset,
+        signal,
+        number === newest ? bytes : Infinity,
+      )) {
         const texts = lines.map((line) => line.toString('latin1', 0, line.length - 1))
         place.offset = endOffset
         yield* texts
@@ -128,19 +159,6 @@ class LastTexts {
 
   texts(): readonly string[] {
     return this.#texts
-  }
-}
-
-/** Behind the last whole line of the newest file: nobody asked for what is before. */
-async function skipToEnd(newest: SegmentFile | undefined, place: Place): Promise<void> {
-  if (newest === undefined) return
-  try {
-    const { size } = await stat(newest.path)
-    const from = Math.max(0, size - MAX_LINE_BYTES)
-    for await (const { endOffset } of readLines(newest.path, from))
-      Object.assign(place, { number: newest.number, offset: endOffset })
-  } catch {
-    // Gone since it was listed: what comes next is all new.
   }
 }
 

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { SallyportError } from '../../../policies/error.ts'
 import type { AuditFilters } from '../../audit/match.ts'
 import { auditLineSchema } from '../../audit/schema.ts'
-import { tailAudit } from '../../audit/tail.ts'
+import { tailAudit, type Tailed } from '../../audit/tail.ts'
 import { AdminError } from '../admin-error.ts'
 import type { Control } from '../control.ts'
 import { type AdminRoute, defineRoute } from '../route.ts'
@@ -101,7 +101,7 @@ export function auditRoutes(control: Control): readonly AdminRoute[] {
         lines: line.optional().describe('Begins with so many of the last ones. Default 0.'),
       }),
       handle: ({ query: { lines, ...query }, signal }) =>
-        streams.generator(() => events(path(), filtersOf(query), Number(lines ?? 0), signal)),
+        streams.generator(() => events(tailAudit({ path: path(), filters: filtersOf(query), lines: Number(lines ?? 0), signal }))), // prettier-ignore
     }),
     defineRoute({
       method: 'GET',
@@ -148,13 +148,8 @@ export function auditRoutes(control: Control): readonly AdminRoute[] {
   ]
 }
 
-async function* events(
-  path: string,
-  wanted: AuditFilters,
-  lines: number,
-  signal: AbortSignal,
-): AsyncGenerator<string, void, undefined> {
-  for await (const { line, text } of tailAudit({ path, filters: wanted, lines, signal })) {
+async function* events(tail: AsyncIterable<Tailed>): AsyncGenerator<string, void, undefined> {
+  for await (const { line, text } of tail) {
     // A line is one line of ASCII, whatever was in it.
     yield `id: ${line.instance}:${line.seq}\nevent: ${line.kind}\ndata: ${text}\n\n`
   }

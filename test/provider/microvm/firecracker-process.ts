@@ -38,6 +38,12 @@ if (misbehaviour === 'exit') {
   process.exit(1)
 }
 
+// The host keeps the last line of what a machine says.
+process.on('uncaughtException', (error) => {
+  fs.writeSync(2, `${error.stack?.replaceAll(/\s*\n\s*/g, ' | ') ?? 'unknown'}\n`)
+  process.exit(1)
+})
+
 let state: 'Not started' | 'Running' | 'Paused' = 'Not started'
 const configured = new Map<string, Record<string, unknown>>()
 let udsPath = ''

@@ -1,4 +1,4 @@
-import { rmSync } from 'node:fs'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { tailAudit, type Tailed, type TailOptions } from '../../../proxy/audit/tail.ts'
 import { collect, decision, decisions, logFiles, makeFolder, openTestLog, until, writeAll } from './support.ts'
@@ -46,6 +46,43 @@ describe('tail', () => {
     await other.write(decision({ request_id: 'other' }))
     await until(() => tail.ids().length === 37, 'the line of the other instance')
     expect(tail.ids()).toEqual(['before', ...Array.from({ length: 35 }, (_, index) => `req_${index + 1}`), 'other'])
+  })
+
+  it.each([0, 2])(
+    'begins where the log ends at the call, however late it is read: %i lines of before',
+    async (lines) => {
+      const folder = makeFolder()
+      const log = await openTestLog(folder, { maxFileBytes: 3000 })
+      for (const entry of decisions(9)) await log.write(entry)
+      const stop = new AbortController()
+      const tail = tailAudit({ path: folder, lines, filters: { kind: 'decision' }, pollMs: 5, signal: stop.signal })
+      // More than are shown of before, and over several files.
+      for (const entry of decisions(20, 10)) await log.write(entry)
+      const expected = Array.from({ length: 20 + lines }, (_, index) => `req_${10 - lines + index}`)
+      const seen: (string | undefined)[] = []
+      for await (const { line } of tail) if (seen.push(line.request_id) === expected.length) stop.abort()
+      expect(seen).toEqual(expected)
+      await log.close()
+    },
+  )
+
+  it('shows a line whole that was half written at the call', async () => {
+    const folder = makeFolder()
+    const log = await openTestLog(folder)
+    await log.write(decision({ request_id: 'whole' }))
+    await log.close()
+    const [file = ''] = logFiles(folder)
+    const text = readFileSync(file, 'latin1')
+    const cut = text.indexOf('"whole"')
+    writeFileSync(file, text.slice(0, cut))
+    const stop = new AbortController()
+    const tail = tailAudit({ path: folder, lines: 0, filters: { kind: 'decision' }, pollMs: 5, signal: stop.signal })
+    writeFileSync(file, text)
+    for await (const { line } of tail) {
+      expect(line.request_id).toBe('whole')
+      stop.abort()
+    }
+    expect(stop.signal.aborted).toBe(true)
   })
 
   it('goes on when the file was removed and put back', async () => {
