@@ -1,10 +1,11 @@
 /**
  * How much one sandbox, one tenant and the whole gateway may do at a time: tunnels, new ones per second, bytes per second and per day.
- * Counts live in memory: a restart begins at zero.
+ * Counts live in memory: a restart begins at zero. Where several processes serve one gateway, each tells the others what it counted (`usage.ts`).
  */
 import type { Clock } from '../clock.ts'
 import type { Identity } from '../tokens/identity.ts'
 import { ByteRate } from './byte-rate.ts'
+import { UntoldUsage, type UsageChange } from './usage.ts'
 
 /** Limits of one sandbox or one tenant; every one is finite or absent. */
 export interface IdentityLimits {
@@ -54,7 +55,12 @@ export interface Usage {
 }
 
 interface Counter {
+  readonly key: string
+  readonly isTenant: boolean
+  /** Here. */
   tunnels: number
+  /** In other processes of the same gateway. */
+  tunnelsElsewhere: number
   /** Token bucket for `newPerSecond`. */
   allowance: number
   refilledAtMs: number
@@ -73,6 +79,8 @@ export class LimitCounters {
   readonly #clock: Clock
   readonly #counters = new Map<string, Counter>()
   #tunnels = 0
+  #tunnelsElsewhere = 0
+  #untold: UntoldUsage | undefined
 
   /** `limits` may be replaced later; what is counted stays counted. */
   constructor(limits: GatewayLimits, clock: Clock) {
@@ -80,12 +88,48 @@ export class LimitCounters {
     this.#clock = clock
   }
 
+  /** From now on what is counted here is also kept to be told to other processes. */
+  share(untold: UntoldUsage): void {
+    this.#untold = untold
+  }
+
+  /** Counts what other processes tell. */
+  addElsewhere(changes: readonly UsageChange[]): void {
+    for (const { key, isTenant, tunnels, opened, bytes, paced } of changes) {
+      const counter = this.#counter(key, isTenant)
+      const before = counter.tunnelsElsewhere
+      counter.tunnelsElsewhere = Math.max(0, before + tunnels)
+      if (!isTenant) this.#tunnelsElsewhere += counter.tunnelsElsewhere - before
+      const limits = this.#limitsOf(counter)
+      if (opened > 0 && limits.newPerSecond !== undefined) {
+        this.#refill(counter, limits.newPerSecond)
+        counter.allowance -= opened
+      }
+      if (bytes > 0) this.#addBytes(counter, bytes)
+      if (paced > 0 && limits.bytesPerSecond !== undefined) counter.rate.take(paced, limits.bytesPerSecond)
+    }
+  }
+
+  /** All that counts now, here and elsewhere, as a process that begins has to be told it. */
+  *usage(): Generator<UsageChange> {
+    const today = this.#today()
+    for (const counter of this.#counters.values()) {
+      const { key, isTenant, day } = counter
+      const { newPerSecond } = this.#limitsOf(counter)
+      if (newPerSecond !== undefined) this.#refill(counter, newPerSecond)
+      const opened = newPerSecond === undefined ? 0 : Math.max(0, newPerSecond - counter.allowance)
+      const tunnels = counter.tunnels + counter.tunnelsElsewhere
+      const bytes = day === today ? counter.bytes : 0
+      if (tunnels + opened + bytes > 0) yield { key, isTenant, tunnels, opened, bytes, paced: 0 }
+    }
+  }
+
   /** Takes effect for the next connection. */
   replaceLimits(limits: GatewayLimits): void {
     this.#limits = limits
   }
 
-  /** Connections that hold a place now. */
+  /** Connections that hold a place in this process now. */
   get tunnels(): number {
     return this.#tunnels
   }
@@ -93,15 +137,19 @@ export class LimitCounters {
   /** A place for one more connection of `identity`, or the limit that stands in the way. */
   admit(identity: Identity): Admission {
     const { tunnels, perSandbox, perTenant } = this.#limits
-    if (this.#tunnels >= tunnels) return { ok: false, reason: 'gateway_busy', retryAfterSeconds: 1 }
+    if (this.#tunnels + this.#tunnelsElsewhere >= tunnels) return { ok: false, reason: 'gateway_busy', retryAfterSeconds: 1 }
     const keys = keysOf(identity)
-    const sandbox = this.#counter(keys.sandbox)
-    const tenant = identity.tenant === undefined ? undefined : this.#counter(keys.tenant)
+    const sandbox = this.#counter(keys.sandbox, false)
+    const tenant = identity.tenant === undefined ? undefined : this.#counter(keys.tenant, true)
     const refused = this.#refusal(sandbox, perSandbox) ?? (tenant && this.#refusal(tenant, perTenant))
     if (refused) return refused
     count(sandbox)
     if (tenant) count(tenant)
     this.#tunnels++
+    if (this.#untold) {
+      this.#untold.opened(sandbox)
+      if (tenant) this.#untold.opened(tenant)
+    }
     return { ok: true, place: this.#place(sandbox, tenant) }
   }
 
@@ -117,33 +165,49 @@ export class LimitCounters {
 
   #usage(key: string): Usage {
     const counter = this.#counters.get(key)
-    return { tunnels: counter?.tunnels ?? 0, bytesToday: counter && counter.day === this.#today() ? counter.bytes : 0 }
+    if (counter === undefined) return { tunnels: 0, bytesToday: 0 }
+    const bytesToday = counter.day === this.#today() ? counter.bytes : 0
+    return { tunnels: counter.tunnels + counter.tunnelsElsewhere, bytesToday }
   }
 
   #refusal(counter: Counter, limits: IdentityLimits): Extract<Admission, { ok: false }> | undefined {
     const { tunnels, newPerSecond } = limits
-    if (tunnels !== undefined && counter.tunnels >= tunnels)
+    if (tunnels !== undefined && counter.tunnels + counter.tunnelsElsewhere >= tunnels)
       return { ok: false, reason: 'tunnel_limit', retryAfterSeconds: 1 }
     if (this.#overQuota(counter, limits))
       return { ok: false, reason: 'byte_quota', retryAfterSeconds: this.#secondsToMidnight() }
     if (newPerSecond === undefined) return undefined
+    this.#refill(counter, newPerSecond)
+    return counter.allowance < 1 ? { ok: false, reason: 'rate_limit', retryAfterSeconds: 1 } : undefined
+  }
+
+  #refill(counter: Counter, newPerSecond: number): void {
     const nowMs = this.#clock.monotonicMs()
     counter.allowance = Math.min(
       newPerSecond,
       counter.allowance + ((nowMs - counter.refilledAtMs) / 1000) * newPerSecond,
     )
     counter.refilledAtMs = nowMs
-    return counter.allowance < 1 ? { ok: false, reason: 'rate_limit', retryAfterSeconds: 1 } : undefined
   }
 
   #overQuota(counter: Counter, { bytesPerDay }: IdentityLimits): boolean {
     if (bytesPerDay === undefined) return false
+    this.#addBytes(counter, 0)
+    return counter.bytes >= bytesPerDay
+  }
+
+  /** To those of today. */
+  #addBytes(counter: Counter, bytes: number): void {
     const today = this.#today()
     if (counter.day !== today) {
       counter.day = today
       counter.bytes = 0
     }
-    return counter.bytes >= bytesPerDay
+    counter.bytes += bytes
+  }
+
+  #limitsOf({ isTenant }: Counter): IdentityLimits {
+    return isTenant ? this.#limits.perTenant : this.#limits.perSandbox
   }
 
   #place(sandbox: Counter, tenant: Counter | undefined): Place {
@@ -160,6 +224,10 @@ export class LimitCounters {
         this.#tunnels--
         sandbox.tunnels--
         if (tenant) tenant.tunnels--
+        if (this.#untold) {
+          this.#untold.released(sandbox)
+          if (tenant) this.#untold.released(tenant)
+        }
       },
     }
   }
@@ -171,16 +239,21 @@ export class LimitCounters {
 
   #paceOf(sandbox: Counter, tenant: Counter | undefined, bytes: number): number {
     const { perSandbox, perTenant } = this.#limits
+    if (this.#untold) {
+      this.#untold.paced(sandbox, bytes)
+      if (tenant) this.#untold.paced(tenant, bytes)
+    }
     return Math.max(paced(sandbox, bytes, perSandbox), tenant === undefined ? 0 : paced(tenant, bytes, perTenant))
   }
 
   #count(counter: Counter, bytes: number, limits: IdentityLimits): boolean {
     const over = this.#overQuota(counter, limits)
-    counter.bytes += bytes
+    this.#untold?.carried(counter, bytes)
+    this.#addBytes(counter, bytes)
     return over || this.#overQuota(counter, limits)
   }
 
-  #counter(key: string): Counter {
+  #counter(key: string, isTenant: boolean): Counter {
     const known = this.#counters.get(key)
     if (known) {
       // Who was used last matters once some must go.
@@ -192,7 +265,10 @@ export class LimitCounters {
     }
     if (this.#counters.size >= MAX_COUNTERS) this.#evict()
     const fresh: Counter = {
+      key,
+      isTenant,
       tunnels: 0,
+      tunnelsElsewhere: 0,
       allowance: Infinity,
       refilledAtMs: this.#clock.monotonicMs(),
       bytes: 0,
@@ -207,7 +283,7 @@ export class LimitCounters {
   #evict(): void {
     let looked = 0
     for (const [key, counter] of this.#counters) {
-      if (counter.tunnels === 0) {
+      if (counter.tunnels + counter.tunnelsElsewhere === 0) {
         this.#counters.delete(key)
         return
       }

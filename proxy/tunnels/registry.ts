@@ -40,11 +40,11 @@ export class TunnelRegistry {
   readonly #timer: NodeJS.Timeout
   #idleTimeoutMs: number
 
-  /** `idleTimeoutMs`: a tunnel without a byte in either direction for this long is cut. */
-  constructor(options: { readonly clock: Clock; readonly idleTimeoutMs: number }) {
+  /** `idleTimeoutMs`: a tunnel without a byte in either direction for this long is cut. `sweepMs`: how often they are looked at; default 250. */
+  constructor(options: { readonly clock: Clock; readonly idleTimeoutMs: number; readonly sweepMs?: number }) {
     this.#clock = options.clock
     this.#idleTimeoutMs = options.idleTimeoutMs
-    this.#timer = setInterval(() => this.sweep(), SWEEP_MS).unref()
+    this.#timer = setInterval(() => this.sweep(), options.sweepMs ?? SWEEP_MS).unref()
   }
 
   /** Takes effect at the next sweep, for open tunnels too. */
