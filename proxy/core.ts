@@ -2,14 +2,15 @@
  * Everything of a gateway but its listeners: opens state, audit log, policies and keys, and makes the functions that serve a connection.
  * What a reload replaces is replaced here. Decides nothing itself.
  */
-import { randomBytes } from 'node:crypto'
 import os from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import type { EntrySets, OwnListener } from '../policies/index.ts'
 import { createMetrics, type Metrics } from './admin/metrics.ts'
 import { closeEntry } from './audit/entry.ts'
+import { instanceName, workerInstance } from './audit/instance-name.ts'
 import { openAuditLog } from './audit/log.ts'
+import { closeLostTunnels, earlierFiles } from './audit/close-lost-tunnels.ts'
 import type { AuditLog } from './audit/record.ts'
 import { type AuditService, openAuditService } from './audit/service.ts'
 import { type Clock, systemClock } from './clock.ts'
@@ -26,6 +27,7 @@ import { fileChangeForAudit } from './policy/policy-difference.ts'
 import { createPolicySource, type PolicySource } from './policy/policy-source.ts'
 import type { FileChange } from './policy/tenant-files/file-layers.ts'
 import type { Side } from './relay/side.ts'
+import { requestIds } from './request-ids.ts'
 import type { ClientInfo } from './request.ts'
 import { compileRuleset } from './ruleset.ts'
 import { serveSide } from './sessions/serve.ts'
@@ -38,6 +40,7 @@ import type { Identity } from './tokens/identity.ts'
 import { openKeys, type OwnKeys } from './tokens/keys.ts'
 import type { Tracer } from './tracing/tracer.ts'
 import { LimitCounters } from './tunnels/limits.ts'
+import type { UntoldUsage } from './tunnels/usage.ts'
 import { lostPermission, type Permission, recheck, recheckAll } from './tunnels/live-checks.ts'
 import { type Tunnel, TunnelRegistry } from './tunnels/registry.ts'
 import { startTunnel, type TunnelContext } from './tunnels/start-tunnel.ts'
@@ -67,6 +70,18 @@ export interface GatewayLogger {
   readonly error: (fields: object, message: string) => void
 }
 
+/** A core's place among several processes of one gateway. */
+export interface CorePlace {
+  /** Of a worker, from 1; absent: the process that supervises them. */
+  readonly worker?: number
+  /** How many workers there are. */
+  readonly workers: number
+  /** Keeps what is counted against limits, for the other processes. */
+  readonly untold: UntoldUsage
+  /** Nobody tells this process any more what the others do: then it lets out nothing new. */
+  readonly isCutOff?: () => boolean
+}
+
 /** The inside of a gateway. */
 export interface Core {
   readonly config: () => Config
@@ -80,6 +95,9 @@ export interface Core {
   readonly ownKeys: OwnKeys
   readonly state: State
   readonly registry: TunnelRegistry
+  readonly limits: LimitCounters
+  /** Of its audit log. */
+  readonly instance: string
   /** What a connection asks, for whoever asks the same. */
   readonly gate: Gate
   /** The named sets that an entry of a token may mean. */
@@ -116,18 +134,28 @@ const RECHECK_MS = 100
 /** For tunnels that were cut to be gone and written down, before the audit log is closed. */
 const LAST_LINES_MS = 2000
 
-/** @throws SallyportError with one line that says what is wrong; then nothing is left open */
-export async function openCore(options: GatewayOptions): Promise<Core> {
+/** Where several processes share quotas, bytes are counted this often, so that all know of them within a tenth of a second. */
+const SHARED_SWEEP_MS = 50
+
+/**
+ * `place`: absent, the process is the whole gateway.
+ * @throws SallyportError with one line that says what is wrong; then nothing is left open
+ */
+export async function openCore(options: GatewayOptions, place?: CorePlace): Promise<Core> {
   const closers: (() => unknown)[] = []
   try {
-    return await assemble(options, closers)
+    return await assemble(options, place, closers)
   } catch (error) {
     for (const close of closers.toReversed()) await close()
     throw error
   }
 }
 
-async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Promise<Core> {
+async function assemble(
+  options: GatewayOptions,
+  part: CorePlace | undefined,
+  closers: (() => unknown)[],
+): Promise<Core> {
   /** What is opened later is closed earlier. */
   const keep = <T extends { readonly close: () => unknown }>(part: T): T => {
     closers.push(() => part.close())
@@ -176,12 +204,22 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     if (kept > 0 && policies.tenantFiles()) logger.warn({ tenants: kept }, TWO_SOURCES)
   }
   warnOfTwoSources()
-  const registry = keep(new TunnelRegistry({ clock, idleTimeoutMs: settings().timeouts.idleSeconds * 1000 }))
+  const idleTimeoutMs = settings().timeouts.idleSeconds * 1000
+  const registry = keep(new TunnelRegistry({ clock, idleTimeoutMs, ...(part && { sweepMs: SHARED_SWEEP_MS }) }))
   const limits = new LimitCounters(settings().limits, clock)
-  const instance = settings().audit.instance ?? instanceName(os.hostname())
+  if (part) limits.share(part.untold)
+  const gatewayName = settings().audit.instance ?? instanceName(os.hostname(), part ? 60 : undefined)
+  const instance = part?.worker === undefined ? gatewayName : workerInstance(gatewayName, part.worker)
   // Opened before the log, so closed after it: the last lines are sent too.
   const auditService = keep(
-    await openAuditService({ settings: settings().audit, state: settings().state, instance, version, logger }),
+    await openAuditService({
+      settings: settings().audit,
+      state: settings().state,
+      instance,
+      version,
+      logger,
+      ...(part && { alertInstances: alertInstances(gatewayName, part) }),
+    }),
   )
   const tracer = await openTracer(settings().tracing, { clock, instance, version, logger })
   if (tracer) keep(tracer)
@@ -221,6 +259,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
       },
     }),
   )
+  const filesBefore = earlierFiles(settings().audit.path, instance)
   const audit = keep(
     await openAuditLog({
       path: settings().audit.path,
@@ -246,7 +285,17 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     }),
   )
   auditService.start(audit)
-  recordFileChange = (change) => void audit.write({ kind: 'admin', ...fileChangeForAudit(change) })
+  const ending = new AbortController()
+  closers.push(() => ending.abort())
+  void closeLostTunnels({ files: filesBefore, audit, clock, signal: ending.signal, onClose: metrics.countTunnel }).catch(
+    (error: unknown) => {
+      if (!ending.signal.aborted)
+        logger.error({ fault: faultForLog(error) }, 'tunnels that a killed process left open could not be looked for')
+    },
+  )
+  // All processes of a gateway follow the files, and one of them writes down what changed.
+  if (part?.worker === undefined)
+    recordFileChange = (change) => void audit.write({ kind: 'admin', ...fileChangeForAudit(change) })
 
   let draining = false
   /** Connections that are served and decisions that are being written. */
@@ -271,6 +320,7 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     network: () => rules.network,
     resolver: () => wayOut.resolver,
     isDraining: () => draining,
+    isCutOff: part?.isCutOff ?? (() => false),
     isClosing: () => closing !== undefined,
     onSetUp: metrics.countSetUp,
     tracer,
@@ -419,6 +469,8 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
     ownKeys,
     state,
     registry,
+    limits,
+    instance,
     gate,
     sets: () => rules.sets,
     recheck: recheckTunnels,
@@ -443,6 +495,12 @@ async function assemble(options: GatewayOptions, closers: (() => unknown)[]): Pr
   }
 }
 
+/** Who may do too much does it in all processes together: the supervising one looks at the lines of all. */
+function alertInstances(gatewayName: string, { worker, workers }: CorePlace): readonly string[] {
+  if (worker !== undefined) return []
+  return [gatewayName, ...Array.from({ length: workers }, (_none, index) => workerInstance(gatewayName, index + 1))]
+}
+
 function forwarderTimes({ timeouts: { headSeconds, idleSeconds } }: Config) {
   return { headTimeoutMs: headSeconds * 1000, idleTimeoutMs: idleSeconds * 1000 }
 }
@@ -455,21 +513,4 @@ async function openTracer(
   if (otlp === undefined) return undefined
   const { createTracer } = await import('./tracing/tracer.ts')
   return createTracer({ ...settings, ...otlp, timeoutMs: otlp.timeoutSeconds * 1000, ...world })
-}
-
-/** The host name as the audit log takes names. */
-function instanceName(hostName: string): string {
-  const name = hostName
-    .replace(/[^A-Za-z0-9._-]/g, '-')
-    .replace(/^[^A-Za-z0-9]+/, '')
-    .slice(0, 63)
-    .replace(/[^A-Za-z0-9]+$/, '')
-  return name === '' ? 'gateway' : name
-}
-
-/** Unique in this process and, by its random part, among processes. */
-function requestIds(): () => string {
-  const prefix = randomBytes(6).toString('base64url')
-  let count = 0
-  return () => `${prefix}-${(count++).toString(36)}`
 }

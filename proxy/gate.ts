@@ -31,6 +31,8 @@ export interface GateParts {
   readonly resolver: () => Resolver | undefined
   /** Nothing new is let out. */
   readonly isDraining: () => boolean
+  /** Nobody tells this process any more what the others of its gateway do. */
+  readonly isCutOff: () => boolean
   /** What can't be written down is not let out any more, whatever the configuration says. */
   readonly isClosing: () => boolean
   readonly onSetUp: Metrics['countSetUp']
@@ -75,6 +77,7 @@ export function createGate(parts: GateParts): {
     destinations: new KnownDestinations(),
     closedFor: () => {
       if (parts.isDraining()) return 'draining'
+      if (parts.isCutOff()) return 'gateway_busy'
       return settings().audit.onFailure === 'deny' && !audit.isWritable() ? 'audit_unavailable' : undefined
     },
     letsOutUnrecorded: () => settings().audit.onFailure === 'allow' && !parts.isClosing(),

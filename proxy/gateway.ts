@@ -2,9 +2,10 @@
 import type { EgressPolicy } from '../policies/index.ts'
 import { SallyportError } from '../policies/index.ts'
 import { openAdmin } from './admin/open-admin.ts'
+import type { WorkersView } from './admin/workers-view.ts'
 import { type BoundIdentity, identityOf } from './bound-identity.ts'
 import type { Config } from './config/schema.ts'
-import { type GatewayOptions, openCore } from './core.ts'
+import { type Core, type GatewayOptions, openCore } from './core.ts'
 import { faultForLog } from './fault-for-log.ts'
 import { type ListeningAddress, openListener, ownListeners, watchCertificates } from './listeners.ts'
 import type { Listener } from './relay/listen.ts'
@@ -59,6 +60,12 @@ export interface Gateway {
   readonly close: () => Promise<void>
 }
 
+/** A gateway, for the other files of its processes. */
+export interface RunningGateway extends Gateway {
+  /** To be called when what others listen on has changed; resolves when it is known everywhere. */
+  readonly tellListeners: () => Promise<void>
+}
+
 /** How often a drain looks whether what was open has ended. */
 const DRAIN_LOOK_MS = 100
 
@@ -67,20 +74,65 @@ const DRAIN_LOOK_MS = 100
  * @throws SallyportError with one line that says what is wrong
  */
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
-  const core = await openCore(options)
+  if (options.config.workers > 1)
+    throw new SallyportError(
+      'SALLYPORT_CONFIG_INVALID',
+      'workers: processes of their own are started by `sallyport serve` alone; leave it at 1',
+    )
+  return gatewayAround(await openCore(options), options)
+}
+
+/** What a gateway of several processes has beside its core. */
+export interface OtherProcesses {
+  /** In a worker: the addresses that the gateway listens on in other processes. They are not reachable through this one either. */
+  readonly listenersElsewhere?: () => readonly ListeningAddress[]
+  /** In the process that supervises: its workers. */
+  readonly workers?: Workers
+}
+
+/** The workers of a gateway, as the gateway around them needs them. */
+export interface Workers extends WorkersView {
+  /** Starts them on the ports of clients; resolves when all serve, with the ports. @throws SallyportError of the worker that can't */
+  readonly listen: (
+    proxy: readonly ListeningAddress[],
+    own: (proxy: readonly ListeningAddress[]) => readonly ListeningAddress[],
+  ) => Promise<readonly ListeningAddress[]>
+  /** Tells them what this process listens on; resolves when none of them lets anybody out to there. */
+  readonly tellListeners: (own: readonly ListeningAddress[]) => Promise<void>
+  /** Puts a configuration in force that is in force here; who can't take it over is replaced by one that begins with it. */
+  readonly takeOver: (config: Config) => Promise<void>
+  /** As {@link Gateway.drain}. */
+  readonly drain: () => Promise<void>
+  /** Ends them in order; idempotent. */
+  readonly close: () => Promise<void>
+}
+
+/** A gateway around an open core. */
+export function gatewayAround(core: Core, options: GatewayOptions, others: OtherProcesses = {}): RunningGateway {
+  const { workers, listenersElsewhere } = others
   const listeners = new Map<Listener, ListeningAddress>()
   const admin = openAdmin(core, {
     bind: ({ identity, ...where }) => bind(bindAddress(where), identity),
     reload: options.reload,
     version: options.version ?? 'unknown',
+    workers,
   })
+  let clientPorts: readonly ListeningAddress[] = []
   let adminAddress: ListeningAddress | undefined
   let stopWatchingCertificates = () => {}
   let closing: Promise<void> | undefined
 
+  const allListeners = () => [
+    ...listeners.values(),
+    ...clientPorts,
+    ...(adminAddress ? [adminAddress] : []),
+    ...(listenersElsewhere?.() ?? []),
+  ]
   /** The rules know every listener of the gateway from the moment that it is open. */
-  const tellListeners = () =>
-    core.setOwnListeners(ownListeners([...listeners.values(), ...(adminAddress ? [adminAddress] : [])]))
+  const tellListeners = async () => {
+    core.setOwnListeners(ownListeners(allListeners()))
+    await workers?.tellListeners(allListeners())
+  }
 
   const open = async (address: ListeningAddress, bound?: Identity) => {
     if (closing) throw new SallyportError('SALLYPORT_GATEWAY_CLOSED', 'the gateway is closed')
@@ -91,10 +143,10 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
         onFault: (fault) => core.logger.warn(fault, 'a connection could not be accepted'),
         ...(bound && { bound }),
       },
-      bound ? undefined : core.config().listen.tls,
+      bound ? {} : { tls: core.config().listen.tls, isShared: listenersElsewhere !== undefined },
     )
     listeners.set(opened.listener, opened.address)
-    tellListeners()
+    await tellListeners()
     return opened
   }
 
@@ -115,14 +167,14 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
         listeners.delete(listener)
         await Promise.all([listener.close(), core.revokeBound(identity)])
         forget()
-        if (!closing) tellListeners()
+        if (!closing) await tellListeners()
       },
     }
   }
 
   const close = async () => {
     stopWatchingCertificates()
-    await Promise.all([...listeners.keys()].map((listener) => listener.close()))
+    await Promise.all([workers?.close(), ...[...listeners.keys()].map((listener) => listener.close())])
     await admin.close()
     await core.close()
   }
@@ -132,10 +184,10 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
       const { proxy, bound, admin: adminListen, tls } = core.config().listen
       if (adminListen) {
         adminAddress = await admin.listen(adminListen)
-        tellListeners()
+        await tellListeners()
       }
-      for (const address of proxy) await open(address)
-      if (tls) {
+      if (workers === undefined) for (const address of proxy) await open(address)
+      if (tls && workers === undefined) {
         stopWatchingCertificates = watchCertificates(tls, [...listeners.keys()], (outcome) => {
           if (outcome.ok) core.logger.info({}, 'certificates reloaded')
           else
@@ -146,14 +198,21 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
         })
       }
       for (const { address, ...identity } of bound) await bind(address, identity)
-      return { proxy: [...listeners.values()], admin: adminAddress }
+      if (workers !== undefined) {
+        const listening = await workers.listen(proxy, (ports) => [...allListeners(), ...ports])
+        clientPorts = listening
+        await tellListeners()
+      }
+      return { proxy: [...clientPorts, ...listeners.values()], admin: adminAddress }
     },
 
     bind: ({ identity, ...where }) => bind(bindAddress(where), identity),
 
     reload: async (load) => {
       try {
-        await core.takeOver(await load())
+        const config = await load()
+        await core.takeOver(config)
+        await workers?.takeOver(config)
       } catch (error) {
         await core.audit.write({ kind: 'admin', action: 'reload_failed', detail: faultForLog(error) })
         throw error
@@ -163,11 +222,14 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     drain: async () => {
       core.refuseNew()
       void core.audit.write({ kind: 'admin', action: 'drain' })
+      const workersDrained = workers?.drain()
       const deadlineMs = core.clock.monotonicMs() + core.config().timeouts.drainSeconds * 1000
       while (core.open() > 0 && core.clock.monotonicMs() < deadlineMs)
         await new Promise((resolve) => setTimeout(resolve, DRAIN_LOOK_MS))
       core.cutAll()
+      await workersDrained
     },
+    tellListeners,
 
     close: () => (closing ??= close()),
   }

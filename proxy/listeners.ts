@@ -23,13 +23,13 @@ const CERTIFICATE_POLL_MS = 2000
 const WILDCARDS: ReadonlySet<string> = new Set(['0.0.0.0', '::', '::ffff:0.0.0.0'])
 
 /**
- * Opens one address.
+ * Opens one address. `isShared`: other processes of the same gateway have it too.
  * @throws SallyportError `SALLYPORT_LISTEN_FAILED`, `SALLYPORT_KEY_UNREADABLE`
  */
 export async function openListener(
   address: ListeningAddress,
   common: ListenCommon,
-  tls?: TlsFiles,
+  { tls, isShared }: { readonly tls?: TlsFiles | undefined; readonly isShared?: boolean | undefined } = {},
 ): Promise<{ readonly listener: Listener; readonly address: ListeningAddress }> {
   if (address.kind === 'unix') return { listener: await listenUnix({ path: address.path, ...common }), address }
   const { host, port } = address
@@ -37,6 +37,7 @@ export async function openListener(
     host,
     port,
     listeners: LISTENERS_PER_PORT,
+    ...(isShared && { isShared }),
     ...(tls && { tls: readTlsMaterial(tls) }),
     ...common,
   })

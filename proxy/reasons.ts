@@ -119,6 +119,7 @@ export const CLOSE_REASONS = [
   'sni_missing',
   'not_tls',
   'hello_timeout',
+  'process_lost',
 ] as const
 
 /** One of {@link CLOSE_REASONS}. */

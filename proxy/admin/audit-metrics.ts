@@ -30,6 +30,7 @@ export function measureSinks(registry: Registry, read: () => Promise<readonly Si
       help,
       labelNames: ['sink'],
       registers: [registry],
+      aggregator: name === 'lag_seconds' ? 'max' : 'sum',
       async collect() {
         for (const sink of await readOnce()) this.set({ sink: sink.name }, valueOf(sink))
       },

@@ -8,11 +8,12 @@ import type { Gate } from '../connection.ts'
 import type { PolicySource } from '../policy/policy-source.ts'
 import type { State } from '../state/state.ts'
 import type { OwnKeys } from '../tokens/keys.ts'
-import type { TunnelRegistry } from '../tunnels/registry.ts'
 import { AdminError } from './admin-error.ts'
 import type { AuditReader } from './audit-reader/audit-reader.ts'
 import type { Leases } from './leases.ts'
+import type { OpenTunnels } from './open-tunnels.ts'
 import type { Caller } from './access.ts'
+import type { WorkersView } from './workers-view.ts'
 
 /** The gateway, as the control API sees it. */
 export interface Control {
@@ -27,13 +28,18 @@ export interface Control {
   readonly policies: PolicySource
   readonly state: State
   readonly ownKeys: OwnKeys
-  readonly registry: TunnelRegistry
+  readonly tunnels: OpenTunnels
+  /** `undefined`: this process is the whole gateway. */
+  readonly workers: WorkersView | undefined
   /** Who is behind credentials, which layers hold, what resolves: what a connection asks. */
   readonly gate: Gate
   /** The named sets that an entry of a token may mean. */
   readonly sets: () => EntrySets
-  /** Looks at every open tunnel again; resolves when what is no longer allowed was cut. */
-  readonly recheck: () => Promise<void>
+  /**
+   * Looks at every open tunnel again, in every worker too; resolves when what is no longer allowed was cut: with the number of workers that did not
+   * confirm in time, and were ended.
+   */
+  readonly recheck: () => Promise<number>
   /** Reads the configuration again; `undefined` where the gateway was not started from a file. @throws what is wrong with it */
   readonly reload: (() => Promise<void>) | undefined
   readonly leases: Leases

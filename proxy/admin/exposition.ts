@@ -1,8 +1,14 @@
 /** What is scraped: counters, gauges and histograms that stay plain numbers until somebody asks. What prom-client does for each of its own calls costs more than a decision. */
-import { Counter, Gauge, Registry } from 'prom-client'
+import { Counter, Gauge, type MetricObjectWithValues, type MetricValue, Registry } from 'prom-client'
 import { Buckets, exposeHistogram } from './tallied-histogram.ts'
 
 const PREFIX = 'sallyport_'
+
+/** What one scrape reads, as data. */
+export type MetricsRead = readonly MetricObjectWithValues<MetricValue<string>>[]
+
+/** What becomes of the gauges of several processes: they add up, or one of them is shown. Counters and histograms always add up. */
+export type Together = 'sum' | 'max' | 'min' | 'first'
 
 /** The metrics of one gateway, in a registry of their own. Names come without the prefix `sallyport_`. */
 export class Exposition {
@@ -51,9 +57,9 @@ export class Exposition {
   }
 
   /** A gauge that is read at a scrape; without `read` there is none. */
-  gauge(name: string, help: string, read: (() => number) | undefined): void {
+  gauge(name: string, help: string, read: (() => number) | undefined, together: Together = 'sum'): void {
     if (read === undefined) return
-    const gauge = new Gauge({ name: PREFIX + name, help, registers: [this.registry] })
+    const gauge = new Gauge({ name: PREFIX + name, help, registers: [this.registry], aggregator: together })
     this.#beforeScrape.push(() => gauge.set(read()))
   }
 
@@ -65,6 +71,7 @@ export class Exposition {
       help,
       labelNames: Object.keys(read()),
       registers: [this.registry],
+      aggregator: 'first',
     })
     this.#beforeScrape.push(() => {
       gauge.reset()
@@ -96,5 +103,11 @@ export class Exposition {
   render(): Promise<string> {
     for (const step of this.#beforeScrape) step()
     return this.registry.metrics()
+  }
+
+  /** The same as data. */
+  read(): Promise<MetricsRead> {
+    for (const step of this.#beforeScrape) step()
+    return this.registry.getMetricsAsJSON()
   }
 }

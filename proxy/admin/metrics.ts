@@ -7,7 +7,7 @@ import type { CacheCounts } from '../cache-counts.ts'
 import type { CloseReason, Reason } from '../reasons.ts'
 import type { Dialect } from '../request.ts'
 import { measureSinks } from './audit-metrics.ts'
-import { Exposition } from './exposition.ts'
+import { Exposition, type MetricsRead } from './exposition.ts'
 import { measureProcess } from './process-metrics.ts'
 
 /** How a look at an issuer's keys ended. */
@@ -46,6 +46,8 @@ export interface Metrics {
   readonly countPolicy: () => void
   /** In the Prometheus text format. */
   readonly render: () => Promise<string>
+  /** The same as data, to be put together with that of other processes. */
+  readonly read: () => Promise<MetricsRead>
   /** Of {@link render}. */
   readonly contentType: string
   /** Ends what it measures by itself; idempotent. */
@@ -114,7 +116,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const refreshes = shown.counter('jwks_refresh_total', "Looks at issuers' keys, by result.", ['result'])
   for (const result of ['loaded', 'unchanged', 'failed'] as const) refreshes.inc({ result }, 0)
   let generation = 0
-  shown.gauge('policy_generation', 'Configurations that came into force since the start.', () => generation)
+  shown.gauge('policy_generation', 'Configurations that came into force since the start.', () => generation, 'max')
 
   const durations = shown.histogram('tunnel_duration_seconds', 'How long tunnels were open.', TUNNEL_SECONDS)
   const setUp = shown.histogram(
@@ -162,6 +164,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
       generation += 1
     },
     render: () => shown.render(),
+    read: () => shown.read(),
     contentType: shown.registry.contentType,
     close: closeProcess,
   }
@@ -186,12 +189,13 @@ function exposeRead(shown: Exposition, options: MetricsOptions, ended: OpenBytes
   }
 
   shown.gauge('active_tunnels', 'Tunnels that are open now.', options.activeTunnels)
-  shown.gauge('tunnel_limit', 'Tunnels that may be open at a time.', options.tunnelLimit)
-  shown.gauge('ready', '1 while the gateway should get new connections.', isReady && (() => (isReady() ? 1 : 0)))
+  shown.gauge('tunnel_limit', 'Tunnels that may be open at a time.', options.tunnelLimit, 'first')
+  shown.gauge('ready', '1 while the gateway should get new connections.', isReady && (() => (isReady() ? 1 : 0)), 'min')
   shown.gauge(
     'audit_unwritable_seconds',
     'Since when the audit log can not be written to; 0 while it can.',
     options.auditUnwritableSeconds,
+    'max',
   )
   if (policyVersion !== undefined)
     shown.info(
@@ -203,11 +207,13 @@ function exposeRead(shown: Exposition, options: MetricsOptions, ended: OpenBytes
     'policy_file_faults',
     'Files of policies that can not be used now.',
     tenantFiles && (() => tenantFiles()?.faults.length ?? 0),
+    'max',
   )
   shown.gauge(
     'policy_files_stale',
     '1 when the files of policies were out of reach for so long that nobody has one.',
     tenantFiles && (() => (tenantFiles()?.isStale === true ? 1 : 0)),
+    'max',
   )
   if (traceSpans !== undefined) {
     const spans = shown.counter('trace_spans_total', 'Spans of traces, by what became of them.', ['result'])

@@ -13,12 +13,17 @@ import type { Control } from './control.ts'
 import { createLeases } from './leases.ts'
 import { adminRoutes } from './routes/index.ts'
 import { createAdminServer } from './server.ts'
+import { tunnelsHere } from './open-tunnels.ts'
+import { tunnelsTogether } from './tunnels-together.ts'
+import type { WorkersView } from './workers-view.ts'
 
 /** What the admin listener needs of the gateway around the core. */
 export interface OpenAdminOptions {
   readonly bind: (where: BindAddress & { readonly identity: BoundIdentity }) => Promise<BoundListener>
   readonly reload: (() => Promise<void>) | undefined
   readonly version: string
+  /** Absent: this process is the whole gateway. */
+  readonly workers?: WorkersView | undefined
 }
 
 /** The admin listener. */
@@ -30,7 +35,7 @@ export interface Admin {
 }
 
 /** Listens nowhere before {@link Admin.listen}. */
-export function openAdmin(core: Core, { bind, reload, version }: OpenAdminOptions): Admin {
+export function openAdmin(core: Core, { bind, reload, version, workers }: OpenAdminOptions): Admin {
   const { clock, audit, logger, state } = core
   const settings = () => core.config().admin
   const onFault = (error: unknown) => logger.error({ fault: faultForLog(error) }, 'a fault in the control API')
@@ -41,20 +46,27 @@ export function openAdmin(core: Core, { bind, reload, version }: OpenAdminOption
     clock,
   })
   const auditReader = createAuditReader(() => core.config().audit.path)
+  const here = tunnelsHere({ ...core, others: leases.identities })
+  const tunnels = workers === undefined ? here : tunnelsTogether([here, workers.tunnels])
+  const notReady = () => [...new Set([...core.notReady(), ...(workers?.notReady() ?? [])])]
   const control: Control = {
     config: core.config,
     clock,
     audit,
     auditService: core.auditService,
-    notReady: core.notReady,
+    notReady,
     version,
     policies: core.policies,
     state,
     ownKeys: core.ownKeys,
-    registry: core.registry,
+    tunnels,
+    workers,
     gate: core.gate,
     sets: core.sets,
-    recheck: core.recheck,
+    recheck: async () => {
+      const [ended] = await Promise.all([workers?.confirmState() ?? 0, core.recheck()])
+      return ended
+    },
     reload,
     leases,
     auditReader,
@@ -68,8 +80,9 @@ export function openAdmin(core: Core, { bind, reload, version }: OpenAdminOption
     listen: async (address) => {
       const { tls } = settings()
       const server = createAdminServer({
-        metrics: core.metrics,
-        notReady: core.notReady,
+        metrics: workers === undefined ? core.metrics : metricsTogether(core.metrics, workers),
+        notReady,
+        missingWorkers: () => (workers === undefined ? 0 : missing(workers)),
         publicKeys: core.ownKeys.publicJwks,
         open: () => settings().open,
         access: createAccess({
@@ -108,4 +121,13 @@ export function openAdmin(core: Core, { bind, reload, version }: OpenAdminOption
     },
     close: () => close(),
   }
+}
+
+function metricsTogether(here: Core['metrics'], workers: WorkersView) {
+  return { contentType: here.contentType, render: async () => workers.renderMetrics(await here.read()) }
+}
+
+function missing(workers: WorkersView): number {
+  const { configured, serving } = workers.counts()
+  return configured - serving
 }

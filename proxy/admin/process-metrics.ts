@@ -2,15 +2,17 @@
 import { readdirSync } from 'node:fs'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { Gauge, type Registry } from 'prom-client'
+import type { Together } from './exposition.ts'
 
 /** Adds `sallyport_process_…`; returns what ends the measuring. */
 export function measureProcess(registry: Registry): () => void {
   const registers = [registry]
-  const gauge = (name: string, help: string, read: () => number | undefined): void => {
+  const gauge = (name: string, help: string, read: () => number | undefined, together: Together = 'sum'): void => {
     new Gauge({
       name: `sallyport_process_${name}`,
       help,
       registers,
+      aggregator: together,
       collect() {
         const value = read()
         if (value !== undefined) this.set(value)
@@ -25,16 +27,16 @@ export function measureProcess(registry: Registry): () => void {
   })
   gauge('resident_memory_bytes', 'Resident memory.', () => process.memoryUsage.rss())
   gauge('heap_used_bytes', 'Used JavaScript heap.', () => process.memoryUsage().heapUsed)
-  gauge('start_time_seconds', 'Start of the process, since the epoch.', () => Date.now() / 1000 - process.uptime())
+  gauge('start_time_seconds', 'Start of the process, since the epoch.', () => Date.now() / 1000 - process.uptime(), 'min')
   gauge('open_fds', 'Open file descriptors.', countDescriptors)
-  gauge('eventloop_delay_max_seconds', 'Delay of the event loop since the last scrape, the longest.', () =>
-    seconds(delay.max),
-  )
-  gauge('eventloop_delay_p99_seconds', 'Delay of the event loop since the last scrape, 99th percentile.', () => {
+  const longest = () => seconds(delay.max)
+  gauge('eventloop_delay_max_seconds', 'Delay of the event loop since the last scrape, the longest.', longest, 'max')
+  const usual = () => {
     const value = seconds(delay.percentile(99))
     delay.reset()
     return value
-  })
+  }
+  gauge('eventloop_delay_p99_seconds', 'Delay of the event loop since the last scrape, 99th percentile.', usual, 'max')
   return () => void delay.disable()
 }
 

@@ -24,6 +24,15 @@ export const page = {
 /** The end of a list's answer. */
 export const nextCursor = z.string().optional().describe('There is more: send this as `cursor`.')
 
+/** Of an answer that every worker has to agree with. */
+export const endedWorkers = z
+  .int()
+  .positive()
+  .optional()
+  .describe(
+    'With `workers`: so many did not confirm the change in time, and were ended with all that they carried; it is in force everywhere. Absent: all confirmed.',
+  )
+
 /** How many are wanted. */
 export function limitOf({ limit }: { readonly limit?: string | undefined }): number {
   return limit === undefined ? 100 : Number(limit)
@@ -43,11 +52,22 @@ export function pageOf<T>(
   query: { readonly limit?: string | undefined; readonly cursor?: string | undefined },
   keyOf: (item: T) => string,
 ): { readonly items: readonly T[]; readonly next?: string } {
-  const after = query.cursor === undefined ? undefined : readCursor(query.cursor)
+  const { after } = pieceFor(query)
   const rest = after === undefined ? all : all.filter((item) => keyOf(item) > after)
   const items = rest.slice(0, limitOf(query))
   const last = items.at(-1)
   return last !== undefined && items.length < rest.length ? { items, next: printCursor(keyOf(last)) } : { items }
+}
+
+/**
+ * What of a sorted list {@link pageOf} has to be given to make that page of it: one more than the page shows, so that the end is known.
+ * @throws AdminError for a cursor that is none
+ */
+export function pieceFor(query: { readonly limit?: string | undefined; readonly cursor?: string | undefined }): {
+  readonly after: string | undefined
+  readonly limit: number
+} {
+  return { after: query.cursor === undefined ? undefined : readCursor(query.cursor), limit: limitOf(query) + 1 }
 }
 
 function printCursor(key: string): string {

@@ -19,6 +19,8 @@ export interface AdminOptions {
   readonly metrics: Pick<Metrics, 'render' | 'contentType'>
   /** Why the gateway should get no new connections at the moment, such as `draining` or `audit_unavailable`; empty when it should. */
   readonly notReady: () => readonly string[]
+  /** How many workers do not serve at the moment. */
+  readonly missingWorkers?: () => number
   /** The gateway's own public keys, as a JWK set. */
   readonly publicKeys: () => { readonly keys: readonly object[] } | Promise<{ readonly keys: readonly object[] }>
   /** What needs no credentials beside health. */
@@ -117,11 +119,16 @@ export function createAdminServer(options: AdminOptions): AdminServer {
   }
 }
 
-function mountOpen(app: FastifyInstance, { metrics, notReady, publicKeys, open, access }: AdminOptions): void {
+function mountOpen(app: FastifyInstance, options: AdminOptions): void {
+  const { metrics, notReady, missingWorkers, publicKeys, open, access } = options
   app.get('/healthz', () => ({ status: 'ok' }))
   app.get('/readyz', (_request, reply) => {
     const reasons = notReady()
-    return reasons.length === 0 ? { status: 'ready' } : reply.code(503).send({ status: 'not_ready', reasons })
+    const missing = missingWorkers?.() ?? 0
+    const also = missing > 0 && { missingWorkers: missing }
+    return reasons.length === 0
+      ? { status: 'ready', ...also }
+      : reply.code(503).send({ status: 'not_ready', reasons, ...also })
   })
   const unlessOpen = (what: 'jwks' | 'metrics') => async (request: FastifyRequest) => {
     if (!open().includes(what)) requireScope(await access.identify(request.raw), ['read'])

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import type { Config } from '../config/schema.ts'
 import { AUDIT_PUBLIC_KEY_FILE } from '../state/audit-key.ts'
 import { createAlertSink } from './alerts/alert-sink.ts'
+import { AlertDetector } from './alerts/detector.ts'
 import { IntegrityWatch } from './integrity.ts'
 import { parseVerifyKeys } from './key.ts'
 import type { AuditLogger } from './log.ts'
@@ -13,6 +14,8 @@ import { retireFiles } from './retention/retire.ts'
 import { SignedTo } from './retention/signed-to.ts'
 import { faultLine } from './retention/verify-apart.ts'
 import { openSink } from './sinks/open-sink.ts'
+import { readPosition } from './sinks/position.ts'
+import { sinksByName } from './sinks/sinks-by-name.ts'
 import { Shipper, type ShipperOptions, type SinkStatus } from './sinks/shipper.ts'
 import type { Sink } from './sinks/sink.ts'
 
@@ -24,6 +27,8 @@ export interface AuditServiceOptions {
   readonly instance: string
   readonly version: string
   readonly logger: AuditLogger
+  /** Whose lines may raise alerts, together. Default: those of `instance` alone. */
+  readonly alertInstances?: readonly string[]
   /** How often retention looks. Default a minute. */
   readonly retentionMs?: number
 }
@@ -49,7 +54,7 @@ const SIGNED_WITHIN_MS = 30_000
 
 /** Connects nothing before {@link AuditService.start}. */
 export async function openAuditService(options: AuditServiceOptions): Promise<AuditService> {
-  const { settings, state, instance, version, logger } = options
+  const { settings, state, instance, version, logger, alertInstances = [instance] } = options
   const folder = join(state, 'audit-sinks')
   const keyFile = join(state, AUDIT_PUBLIC_KEY_FILE)
   const { webhook, canaryHosts, challenges, refusals } = settings.alerts
@@ -61,13 +66,14 @@ export async function openAuditService(options: AuditServiceOptions): Promise<Au
   const integrity = new IntegrityWatch({ folder: settings.path, instance, keyFile, signal: stopped.signal })
   const signedTo = new SignedTo({ folder: settings.path, instance, withinMs: SIGNED_WITHIN_MS })
 
-  const shipper = (name: string, sink: Sink, onRefused?: ShipperOptions['onRefused']) =>
+  const positionPath = (name: string, of: string) => join(folder, `${name}.${of}.json`)
+  const shipper = (name: string, sink: Sink, onRefused?: ShipperOptions['onRefused'], of = instance) =>
     new Shipper({
       name,
       sink,
       folder: settings.path,
-      instance,
-      positionPath: join(folder, `${name}.${instance}.json`),
+      instance: of,
+      positionPath: positionPath(name, of),
       logger,
       ...(onRefused === undefined ? {} : { onRefused }),
     })
@@ -81,7 +87,16 @@ export async function openAuditService(options: AuditServiceOptions): Promise<Au
   )
   if (webhook !== undefined) {
     const target = { ...webhook, timeoutMs: webhook.timeoutSeconds * 1000 }
-    shippers.push(shipper('alerts', createAlertSink({ rules: { challenges, refusals, canaryHosts }, webhook: target })))
+    const detector = new AlertDetector({ challenges, refusals, canaryHosts })
+    for (const of of alertInstances)
+      shippers.push(shipper('alerts', createAlertSink({ detector, webhook: target }), undefined, of))
+  }
+  /** The oldest file of this log that somebody has yet to read; alerts may be the affair of another process. */
+  const neededFrom = () => {
+    const own = shippers.filter((one) => one.instance === instance).map(({ segment }) => segment)
+    if (webhook !== undefined && !alertInstances.includes(instance))
+      own.push(readPosition(positionPath('alerts', instance)).position.segment)
+    return Math.min(Infinity, ...own)
   }
 
   const retire = async (opened: Pick<AuditLog, 'write'>) => {
@@ -94,7 +109,7 @@ export async function openAuditService(options: AuditServiceOptions): Promise<Au
       maxSinkLagBytes,
       log: opened,
       signed: () => signedTo.reached(stopped.signal),
-      neededFrom: () => Math.min(Infinity, ...shippers.map(({ segment }) => segment)),
+      neededFrom,
       nowMs: Date.now,
       logger,
       signal: stopped.signal,
@@ -141,7 +156,7 @@ export async function openAuditService(options: AuditServiceOptions): Promise<Au
       integrity.note(line)
     },
     integrity,
-    sinks: () => Promise.all(shippers.map((each) => each.status())),
+    sinks: async () => sinksByName(await Promise.all(shippers.map((each) => each.status()))),
     close: async () => {
       stopped.abort()
       for (const timer of timers) clearInterval(timer)

@@ -8,6 +8,15 @@ const count = (most: number) => z.int().min(1).max(most)
 /** A read takes up to 64 KiB at once: a slower rate would be minutes of silence. */
 const MIN_RATE = 1024
 
+const MAX_WORKERS = 64
+
+/** `workers` of the configuration file. */
+export const workersField = count(MAX_WORKERS)
+  .default(1)
+  .describe(
+    'Processes that serve `listen.proxy` together, one for each core that is to be used; 1: the gateway is one process. With more, one process beside them supervises, and has the admin listener and bound listeners. Linux alone; changes with a restart.',
+  )
+
 /** `limits` of the configuration file. */
 export const limitsSection = z
   .strictObject({

@@ -6,7 +6,7 @@ import { issuersSection } from './issuers.ts'
 import { listenSection } from './listen.ts'
 import { networkSection } from './network.ts'
 import { policySection, sniSection } from './policy.ts'
-import { limitsSection, logSection, timeoutsSection } from './runtime.ts'
+import { limitsSection, logSection, timeoutsSection, workersField } from './runtime.ts'
 import { tracingSection } from './tracing.ts'
 import { complain } from './values.ts'
 
@@ -24,6 +24,7 @@ export const configSchema = z
       .min(1)
       .default('./.sallyport')
       .describe('Folder for keys, revocations and handles; made with mode 0700, refused when somebody else owns it.'),
+    workers: workersField,
     issuers: issuersSection,
     policy: policySection,
     sni: sniSection,
@@ -40,6 +41,7 @@ export const configSchema = z
         'state',
       ])
     }
+    complainOfWorkers(context, config)
     const { admin, proxy, bound } = config.listen
     if (admin?.kind === 'tcp' && admin.port !== 0) {
       const shared = [...proxy, ...bound.map(({ address }) => address)].some(
@@ -57,6 +59,32 @@ export const configSchema = z
     audit: { ...config.audit, path: config.audit.path ?? `${config.state.replace(/\/+$/, '')}/audit` },
   }))
   .describe('Configuration of the Sallyport gateway.')
+
+/** Of the number of a worker behind the name of the gateway in its audit log: `-` and two digits. */
+const LONGEST_NUMBER = 3
+
+/** Workers share ports, and each has an audit log of its own. */
+function complainOfWorkers(
+  context: z.RefinementCtx,
+  { workers, listen, audit }: { workers: number; listen: z.output<typeof listenSection>; audit: { instance?: string | undefined } },
+): void {
+  if (workers === 1) return
+  const unshared = listen.proxy.find(({ kind }) => kind === 'unix')
+  if (unshared !== undefined)
+    complain(
+      context,
+      'a unix socket can not be shared by several `workers`: serve it with a gateway of one, or listen on a port',
+      undefined,
+      ['listen', 'proxy'],
+    )
+  if (listen.proxy.length === 0)
+    complain(context, 'workers serve `listen.proxy`, which is `off`: leave `workers` at 1', undefined, ['workers'])
+  if ((audit.instance?.length ?? 0) > 64 - LONGEST_NUMBER)
+    complain(context, `has no room for the number of a worker: ${64 - LONGEST_NUMBER} characters at most`, undefined, [
+      'audit',
+      'instance',
+    ])
+}
 
 /**
  * A checked configuration, as plain data: every default filled in, durations in seconds, sizes in bytes, listen addresses taken apart.

@@ -20,6 +20,8 @@ export interface ListenTcpOptions extends ListenCommon {
    * Default 8; always 1 where the system can't share a port.
    */
   readonly listeners?: number
+  /** Other processes of the same gateway have the port too. Default: it has to be free. */
+  readonly isShared?: boolean
   /** TLS to the proxy. */
   readonly tls?: TlsMaterial
   /** How long a TLS handshake may take, in milliseconds. Default 10 000. */
@@ -44,7 +46,7 @@ export async function listenTcp(options: ListenTcpOptions): Promise<Listener> {
     opened.push(server)
     port = (server.address() as net.AddressInfo).port
   }
-  if (count > 1 && port !== 0) await probe(options)
+  if (count > 1 && port !== 0 && options.isShared !== true) await probeTcp(options)
   try {
     for (const server of servers) await open(server, count > 1)
   } catch (error) {
@@ -61,11 +63,22 @@ export async function listenTcp(options: ListenTcpOptions): Promise<Listener> {
   }
 }
 
-/** A shared port would also be shared with another gateway of the same user, half the connections each: so it must be free for one alone first. */
-async function probe(options: ListenTcpOptions): Promise<void> {
+/**
+ * A shared port would also be shared with another gateway of the same user, half the connections each: so it must be free for one alone first. Resolves with
+ * the port, which for 0 was free a moment ago.
+ * @throws SallyportError `SALLYPORT_LISTEN_FAILED`
+ */
+export async function probeTcp({ host, port }: Pick<ListenTcpOptions, 'host' | 'port'>): Promise<number> {
   const server = net.createServer()
-  await openServer(server, whereOf(options.host, options.port), { host: options.host, port: options.port }, options)
+  await openServer(server, whereOf(host, port), { host, port })
+  const found = (server.address() as net.AddressInfo).port
   await closeServers([server])
+  return found
+}
+
+/** Whether several processes can have one port here, each with connections of its own. */
+export function canShareTcp(): boolean {
+  return SHARES_PORTS.has(process.platform)
 }
 
 function createServer(options: ListenTcpOptions): net.Server {

@@ -72,7 +72,7 @@ export async function openServer(
   server: net.Server,
   where: string,
   options: net.ListenOptions,
-  common: ListenCommon,
+  common?: Pick<ListenCommon, 'onFault'>,
 ): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     const refused = (fault: NodeJS.ErrnoException): void => reject(listenFailed(where, fault))
@@ -80,7 +80,7 @@ export async function openServer(
     server.listen({ ...options, backlog: BACKLOG }, () => {
       server.off('error', refused)
       server.on('error', (fault: NodeJS.ErrnoException) =>
-        common.onFault?.({ kind: 'accept', code: fault.code ?? 'UNKNOWN' }),
+        common?.onFault?.({ kind: 'accept', code: fault.code ?? 'UNKNOWN' }),
       )
       resolve()
     })

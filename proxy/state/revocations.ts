@@ -51,6 +51,8 @@ export interface Revocations {
    * @throws SallyportError `SALLYPORT_STATE_UNUSABLE` when it can't be written: then nothing was revoked
    */
   readonly revoke: (rule: RevocationRule) => Promise<void>
+  /** Looks now for what others revoked; whether all that is on the disk is in force. */
+  readonly look: () => boolean
   /** The rules in force. */
   readonly list: () => readonly Revocation[]
   /** Calls back after new rules came, from here or elsewhere; returns the way to stop that. */
@@ -159,6 +161,10 @@ export async function openRevocations(
       return lastFault === undefined
     },
     revoke,
+    look: () => {
+      look()
+      return lastFault === undefined
+    },
     list: () => rules.list(),
     onChange: (listener) => {
       listeners.add(listener)

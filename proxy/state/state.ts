@@ -12,6 +12,8 @@ export interface State {
   readonly revocations: Revocations
   readonly handles: Handles
   readonly tenantPolicies: TenantPolicies
+  /** Looks now for what other processes changed, instead of in a moment; whether all that is on the disk is in force here. */
+  readonly look: () => boolean
   /** Stops looking for what other processes change; idempotent. */
   readonly close: () => void
 }
@@ -37,6 +39,10 @@ export async function openState(
     revocations,
     handles,
     tenantPolicies,
+    look: () => {
+      const areRevocationsKnown = revocations.look()
+      return tenantPolicies.look() && areRevocationsKnown
+    },
     close: () => {
       revocations.close()
       tenantPolicies.close()

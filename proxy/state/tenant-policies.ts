@@ -45,6 +45,8 @@ export interface TenantPolicies {
   readonly put: (policy: TenantPolicy) => Promise<void>
   /** Forgets one. @throws SallyportError `SALLYPORT_STATE_UNUSABLE` */
   readonly remove: (tenant: string) => Promise<void>
+  /** Looks now for what other processes changed; whether all that is on the disk is known. */
+  readonly look: () => boolean
   /** Calls back with the tenants whose policies changed, here or by another process; returns what ends it. */
   readonly onChange: (listener: (tenants: readonly string[]) => void) => () => void
   /** Stops looking; idempotent. */
@@ -124,6 +126,10 @@ export async function openTenantPolicies(
     get: (tenant) => kept.get(fileName(tenant))?.policy,
     put,
     remove,
+    look: () => {
+      look()
+      return lastFault === undefined
+    },
     onChange: (listener) => {
       listeners.add(listener)
       return () => void listeners.delete(listener)

@@ -154,12 +154,12 @@ export class LimitCounters {
   }
 
   /** What the sandbox of `identity` uses now. */
-  usageOf(identity: Identity): Usage {
+  usageOf(identity: Counted): Usage {
     return this.#usage(keysOf(identity).sandbox)
   }
 
   /** What the tenant of `identity` uses now. */
-  usageOfTenant(identity: Identity): Usage {
+  usageOfTenant(identity: Counted): Usage {
     return this.#usage(keysOf(identity).tenant)
   }
 
@@ -309,16 +309,19 @@ function paced({ rate }: Counter, bytes: number, { bytesPerSecond }: IdentityLim
   return bytesPerSecond === undefined ? 0 : rate.take(bytes, bytesPerSecond)
 }
 
+/** What an identity is counted by. */
+type Counted = Pick<Identity, 'issuer' | 'tenant' | 'sandbox' | 'tokenId'>
+
 interface Keys {
   readonly sandbox: string
   readonly tenant: string
 }
 
 /** An identity connects again and again; its keys are put together once. */
-const keysOfIdentity = new WeakMap<Identity, Keys>()
+const keysOfIdentity = new WeakMap<Counted, Keys>()
 
 /** Issuer and tenant are part of the sandbox's key: two hosts that name a sandbox alike do not share its limits. A token without a sandbox counts for itself. */
-function keysOf(identity: Identity): Keys {
+function keysOf(identity: Counted): Keys {
   const known = keysOfIdentity.get(identity)
   if (known) return known
   const { issuer, tenant = null, sandbox, tokenId } = identity

@@ -1,10 +1,10 @@
 /** `/v1/identities`: who is connected or has a bound listener, and how much of its limits is used. */
 import { z } from 'zod'
-import type { Identity } from '../../tokens/identity.ts'
 import type { IdentityLimits, Usage } from '../../tunnels/limits.ts'
 import type { Control } from '../control.ts'
+import type { Holder } from '../open-tunnels.ts'
 import { type AdminRoute, defineRoute } from '../route.ts'
-import { name, nextCursor, page, pageOf } from '../schemas.ts'
+import { name, nextCursor, page, pageOf, pieceFor } from '../schemas.ts'
 
 const usage = z.object({
   tunnels: z.int().nonnegative(),
@@ -46,19 +46,12 @@ export function identityRoutes(control: Control): readonly AdminRoute[] {
       errors: [],
       query: z.strictObject({ ...page, tenant: name.optional(), sandbox: name.optional() }),
       reply: z.object({ identities: z.array(identity), cursor: nextCursor }),
-      handle: ({ query }) => {
-        const all = [
-          ...[...control.registry.list()].map((tunnel) => tunnel.identity),
-          ...control.leases.identities(),
-        ].filter(
-          ({ tenant, sandbox }) =>
-            (query.tenant === undefined || tenant === query.tenant) &&
-            (query.sandbox === undefined || sandbox === query.sandbox),
-        )
-        const groups = [...Map.groupBy(all, keyOf)].sort(([one], [other]) => (one < other ? -1 : 1))
-        const { items, next } = pageOf(groups, query, ([key]) => key)
+      handle: async ({ query }) => {
+        const { tenant, sandbox } = query
+        const found = await control.tunnels.holders({ tenant, sandbox }, pieceFor(query), SHOWN_TOKENS)
+        const { items, next } = pageOf(found, query, ({ key }) => key)
         return {
-          identities: items.flatMap(([, members]) => describe(control, members)),
+          identities: items.map((one) => describe(control, one)),
           ...(next !== undefined && { cursor: next }),
         }
       },
@@ -66,27 +59,16 @@ export function identityRoutes(control: Control): readonly AdminRoute[] {
   ]
 }
 
-/** What limits count by: a token without a sandbox is one for itself. */
-function keyOf({ issuer, tenant, sandbox, tokenId }: Identity): string {
-  return JSON.stringify([tenant ?? null, sandbox ?? null, issuer, sandbox === undefined ? tokenId : null])
-}
-
-function describe({ gate, config }: Control, members: readonly Identity[]): z.input<typeof identity>[] {
-  const [first] = members
-  if (first === undefined) return []
-  const { tenant, sandbox, issuer } = first
+function describe({ gate, config }: Control, { key: _key, tokenIds, ...who }: Holder): z.input<typeof identity> {
+  const { tenant, sandbox, issuer } = who
   const { perSandbox, perTenant } = config().limits
-  const tokenIds = [...new Set(members.map(({ tokenId }) => tokenId))]
-  return [
-    {
-      ...(tenant !== undefined && { tenant }),
-      ...(sandbox !== undefined && { sandbox }),
-      issuer,
-      tokenIds: tokenIds.slice(0, SHOWN_TOKENS),
-      ofSandbox: usageText(gate.limits.usageOf(first), perSandbox),
-      ...(tenant !== undefined && { ofTenant: usageText(gate.limits.usageOfTenant(first), perTenant) }),
-    },
-  ]
+  const counted = { tenant, sandbox, issuer, tokenId: tokenIds[0] ?? '' }
+  return {
+    ...who,
+    tokenIds,
+    ofSandbox: usageText(gate.limits.usageOf(counted), perSandbox),
+    ...(tenant !== undefined && { ofTenant: usageText(gate.limits.usageOfTenant(counted), perTenant) }),
+  }
 }
 
 function usageText({ tunnels, bytesToday }: Usage, limits: IdentityLimits): z.input<typeof usage> {

@@ -1,14 +1,14 @@
 /** `/v1/policies`: the policies of tenants. A change names the version that it replaces, is written down with its author, and reaches open tunnels before the answer. */
 import { z } from 'zod'
-import { hostText, layerPolicySchema, stillAllowed } from '../../../policies/index.ts'
+import { layerPolicySchema } from '../../../policies/index.ts'
 import type { CheckedTenantLayer, TenantInForce } from '../../policy/kept-tenants.ts'
 import { differenceForAudit, policyDifference } from '../../policy/policy-difference.ts'
-import type { Tunnel } from '../../tunnels/registry.ts'
 import type { Caller } from '../access.ts'
 import { AdminError } from '../admin-error.ts'
 import { type Control, recordAlso, recordFirst } from '../control.ts'
+import { tunnelLost } from '../open-tunnels.ts'
 import { type AdminRoute, defineRoute } from '../route.ts'
-import { nextCursor, page, pageOf, tenantName } from '../schemas.ts'
+import { endedWorkers, nextCursor, page, pageOf, tenantName } from '../schemas.ts'
 
 /** A list has at most 10,000 entries, of 60 bytes or so. */
 const POLICY_BODY = 1024 * 1024
@@ -39,6 +39,7 @@ const changed = z.object({
   version: z.string().nullable().describe('In force now.'),
   difference,
   cut: z.int().nonnegative().describe('Tunnels that were cut.'),
+  endedWorkers,
 })
 
 const dryRun = z.object({
@@ -107,7 +108,7 @@ export function policyRoutes(control: Control): readonly AdminRoute[] {
       policy_version: next?.version,
       ...differenceForAudit(described),
     })
-    const lost = await lostTunnels(control, tenant, next)
+    const lost = await control.tunnels.lostUnder(tenant, next?.layer, 0)
     try {
       if (next === undefined) await state.tenantPolicies.remove(tenant)
       else
@@ -121,13 +122,14 @@ export function policyRoutes(control: Control): readonly AdminRoute[] {
       recordAlso(control, caller, { action: `${action}_failed`, tenant })
       throw error
     }
-    await control.recheck()
+    const ended = await control.recheck()
     const after = await policies.tenantInForce(tenant)
     return {
       tenant,
       version: after?.version ?? null,
       difference: policyDifference(before?.layer, after?.layer) as Mutable,
-      cut: lost.length,
+      cut: lost.count,
+      ...(ended > 0 && { endedWorkers: ended }),
     }
   }
 
@@ -210,13 +212,13 @@ export function policyRoutes(control: Control): readonly AdminRoute[] {
       handle: async ({ params: { tenant }, body }) => {
         const next = checked(control, body.policy)
         const before = await policies.tenantInForce(tenant)
-        const lost = await lostTunnels(control, tenant, next)
+        const lost = await control.tunnels.lostUnder(tenant, next.layer, SHOWN_TUNNELS)
         return {
           tenant,
           replaces: before?.version ?? null,
           version: next.version,
           difference: policyDifference(before?.layer, next.layer) as Mutable,
-          cut: { count: lost.length, tunnels: lost.slice(0, SHOWN_TUNNELS) },
+          cut: { count: lost.count, tunnels: [...lost.tunnels] },
         }
       },
     }),
@@ -263,33 +265,4 @@ function stale(tenant: string, before: TenantInForce | undefined): AdminError {
     'version_stale',
     `the policy of \`${tenant}\` is another one than the one that was read: it ${now}`,
   )
-}
-
-/** Open tunnels of the tenant that hold now, and would not. */
-async function lostTunnels(
-  { registry, policies, gate }: Control,
-  tenant: string,
-  next: CheckedTenantLayer | undefined,
-) {
-  const own = [...registry.list()].filter(({ identity }) => identity.tenant === tenant)
-  const judged = await Promise.all(
-    own.map(async (tunnel) => {
-      const { destination, addresses } = tunnel.permit
-      const layers = await policies.layersIf(tunnel.identity, next)
-      const lost = stillAllowed(layers, destination, addresses, gate.network())
-      return lost === undefined ? [] : [shown(tunnel, lost.reason)]
-    }),
-  )
-  return judged.flat()
-}
-
-function shown({ requestId, identity, permit }: Tunnel, reason: string) {
-  const { destination } = permit
-  return {
-    requestId,
-    ...(identity.sandbox !== undefined && { sandbox: identity.sandbox }),
-    host: hostText(destination),
-    port: destination.port,
-    reason,
-  }
 }

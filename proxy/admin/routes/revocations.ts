@@ -1,15 +1,9 @@
 /** `/v1/revocations`: taking tokens back, and what was taken back. */
 import { z } from 'zod'
-import {
-  createRevocation,
-  lapsesAtMs,
-  type Revocation,
-  type RevocationRule,
-  RevocationRules,
-} from '../../state/revocation-rules.ts'
+import { lapsesAtMs, type Revocation, type RevocationRule } from '../../state/revocation-rules.ts'
 import { type Control, recordAlso } from '../control.ts'
 import { type AdminRoute, defineRoute } from '../route.ts'
-import { instant, instantOf, name, nextCursor, page, pageOf } from '../schemas.ts'
+import { endedWorkers, instant, instantOf, name, nextCursor, page, pageOf } from '../schemas.ts'
 
 const issuedBefore = instant.describe(
   'Only tokens issued before. Absent: 30 seconds from now, since the clock of an issuer may be ahead by as much.',
@@ -44,12 +38,10 @@ export function revocationRoutes(control: Control): readonly AdminRoute[] {
       status: 201,
       errors: ['state_unusable'],
       body: revokeBody,
-      reply: z.object({ cut: z.int().nonnegative().describe('Tunnels that were open under it.') }),
+      reply: z.object({ cut: z.int().nonnegative().describe('Tunnels that were open under it.'), endedWorkers }),
       handle: async ({ body, caller }) => {
         const rule = ruleOf(body)
-        const doomed = new RevocationRules()
-        doomed.add(createRevocation(rule, control.clock.wallMs()))
-        const cut = [...control.registry.list()].filter(({ identity }) => doomed.isRevoked(identity)).length
+        const cut = await control.tunnels.countRevoked(rule)
         await control.state.revocations.revoke(rule)
         recordAlso(control, caller, {
           action: 'revoke',
@@ -60,8 +52,8 @@ export function revocationRoutes(control: Control): readonly AdminRoute[] {
             detail: `issued before ${new Date(rule.issuedBeforeMs ?? 0).toISOString()}`,
           }),
         })
-        await control.recheck()
-        return { cut }
+        const ended = await control.recheck()
+        return { cut, ...(ended > 0 && { endedWorkers: ended }) }
       },
     }),
     defineRoute({

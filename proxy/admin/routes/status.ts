@@ -1,5 +1,6 @@
 /** `/v1/status`: how the gateway is and what its limits are, on one page. What it counts is at `/metrics`. */
 import { z } from 'zod'
+import { sinksByName } from '../../audit/sinks/sinks-by-name.ts'
 import type { Control } from '../control.ts'
 import { type AdminRoute, defineRoute } from '../route.ts'
 import { instant } from '../schemas.ts'
@@ -30,6 +31,14 @@ const reply = z.object({
   ready: z.boolean(),
   reasons: z.array(z.string()).describe('Why it is not ready, as `/readyz` says.'),
   policyVersion: z.string(),
+  workers: z
+    .object({
+      configured: z.int().positive(),
+      serving: z.int().nonnegative(),
+      replaced: z.int().nonnegative().describe('Put in the place of others since the start.'),
+    })
+    .optional()
+    .describe('Absent: the gateway is one process.'),
   tunnels: z.object({ open: z.int().nonnegative(), limit: z.int().positive() }),
   limits: z.object({ perSandbox: identityLimits, perTenant: identityLimits }),
   audit: z.object({
@@ -55,10 +64,11 @@ export function statusRoutes(control: Control): readonly AdminRoute[] {
       errors: [],
       reply,
       handle: async () => {
-        const { config, clock, registry, audit, auditService, policies, notReady, version } = control
+        const { config, clock, tunnels, audit, auditService, policies, notReady, workers, version } = control
         const { limits, audit: settings } = config()
         const reasons = [...notReady()]
-        const sinks = await auditService.sinks()
+        const elsewhere = await workers?.audit()
+        const sinks = sinksByName([...(await auditService.sinks()), ...(elsewhere?.sinks ?? [])])
         return {
           version,
           instance: auditService.integrity.read().instance,
@@ -66,10 +76,11 @@ export function statusRoutes(control: Control): readonly AdminRoute[] {
           ready: reasons.length === 0,
           reasons,
           policyVersion: policies.version,
-          tunnels: { open: registry.size, limit: limits.tunnels },
+          ...(workers && { workers: workers.counts() }),
+          tunnels: { open: tunnels.count(), limit: limits.tunnels },
           limits: { perSandbox: present(limits.perSandbox), perTenant: present(limits.perTenant) },
           audit: {
-            writable: audit.isWritable(),
+            writable: audit.isWritable() && elsewhere?.isWritable !== false,
             onFailure: settings.onFailure,
             sinks: sinks.map(({ segment: _segment, ...rest }) => rest),
           },

@@ -1,29 +1,13 @@
 /** `/v1/tunnels`: what is open, and cutting it. */
 import { z } from 'zod'
-import { hostText } from '../../../policies/index.ts'
-import type { Tunnel } from '../../tunnels/registry.ts'
 import { AdminError } from '../admin-error.ts'
 import { type Control, recordAlso } from '../control.ts'
 import { type AdminRoute, defineRoute } from '../route.ts'
-import { instant, instantOf, name, nextCursor, page, pageOf } from '../schemas.ts'
-
-const tunnel = z.object({
-  requestId: z.string().describe('As in the audit log.'),
-  tenant: z.string().optional(),
-  sandbox: z.string().optional(),
-  tokenId: z.string(),
-  issuer: z.string(),
-  host: z.string(),
-  port: z.int(),
-  addresses: z.array(z.string()).describe('What was judged; one of them is connected.'),
-  expiresAt: instant.optional().describe('Absent: with its bound listener.'),
-  bytesIn: z.int().nonnegative().describe('Origin to client.'),
-  bytesOut: z.int().nonnegative(),
-  idleSeconds: z.number().nonnegative(),
-})
+import { tunnelShown } from '../open-tunnels.ts'
+import { name, nextCursor, page, pageOf, pieceFor } from '../schemas.ts'
 
 /** One of the list. */
-export type TunnelShown = z.output<typeof tunnel>
+export type { TunnelShown } from '../open-tunnels.ts'
 
 const filters = {
   tenant: name.optional(),
@@ -34,10 +18,7 @@ const filters = {
 
 /** The routes. */
 export function tunnelRoutes(control: Control): readonly AdminRoute[] {
-  const cut = (chosen: readonly Tunnel[]): number => {
-    for (const { relay } of chosen) relay.cut('operator')
-    return chosen.length
-  }
+  const { tunnels } = control
   return [
     defineRoute({
       method: 'GET',
@@ -50,17 +31,14 @@ export function tunnelRoutes(control: Control): readonly AdminRoute[] {
       query: z.strictObject({ ...page, ...filters }),
       reply: z.object({
         open: z.int().nonnegative().describe('In the whole gateway.'),
-        tunnels: z.array(tunnel),
+        tunnels: z.array(tunnelShown),
         cursor: nextCursor,
       }),
-      handle: ({ query }) => {
-        const found = select(control, query).sort((one, other) => (one.requestId < other.requestId ? -1 : 1))
+      handle: async ({ query }) => {
+        const { limit: _limit, cursor: _cursor, ...selection } = query
+        const found = await tunnels.list(selection, pieceFor(query))
         const { items, next } = pageOf(found, query, ({ requestId }) => requestId)
-        return {
-          open: control.registry.size,
-          tunnels: items.map((each) => describe(each, control.clock.monotonicMs())),
-          ...(next !== undefined && { cursor: next }),
-        }
+        return { open: tunnels.count(), tunnels: [...items], ...(next !== undefined && { cursor: next }) }
       },
     }),
     defineRoute({
@@ -74,13 +52,10 @@ export function tunnelRoutes(control: Control): readonly AdminRoute[] {
       errors: ['not_found'],
       params: z.strictObject({ requestId: name }),
       reply: z.undefined(),
-      handle: ({ params: { requestId }, caller }) => {
-        const found = [...control.registry.list()].filter((each) => each.requestId === requestId)
-        const [one] = found
-        if (one === undefined) throw new AdminError('not_found', 'no tunnel of this id is open')
-        cut(found)
-        const { tenant, sandbox } = one.identity
-        recordAlso(control, caller, { action: 'cut', request_id: requestId, tenant, sandbox })
+      handle: async ({ params: { requestId }, caller }) => {
+        const { count, first } = await tunnels.cut({ requestId })
+        if (count === 0) throw new AdminError('not_found', 'no tunnel of this id is open')
+        recordAlso(control, caller, { action: 'cut', request_id: requestId, ...first })
         return undefined
       },
     }),
@@ -98,8 +73,8 @@ export function tunnelRoutes(control: Control): readonly AdminRoute[] {
         z.strictObject({ tokenId: name }),
       ]),
       reply: z.object({ cut: z.int().nonnegative() }),
-      handle: ({ body, caller }) => {
-        const count = cut(select(control, body))
+      handle: async ({ body, caller }) => {
+        const { count } = await tunnels.cut(body)
         recordAlso(control, caller, {
           action: 'cut',
           ...('sandbox' in body && { sandbox: body.sandbox }),
@@ -111,40 +86,4 @@ export function tunnelRoutes(control: Control): readonly AdminRoute[] {
       },
     }),
   ]
-}
-
-interface Selection {
-  readonly tenant?: string | undefined
-  readonly sandbox?: string | undefined
-  readonly tokenId?: string | undefined
-  readonly host?: string | undefined
-}
-
-function select({ registry }: Control, { tenant, sandbox, tokenId, host }: Selection): Tunnel[] {
-  return [...registry.list()].filter(
-    ({ identity, permit }) =>
-      (tenant === undefined || identity.tenant === tenant) &&
-      (sandbox === undefined || identity.sandbox === sandbox) &&
-      (tokenId === undefined || identity.tokenId === tokenId) &&
-      (host === undefined || hostText(permit.destination) === host),
-  )
-}
-
-function describe({ requestId, identity, permit, expiresAtMs, relay }: Tunnel, nowMs: number): z.input<typeof tunnel> {
-  const { tenant, sandbox, tokenId, issuer } = identity
-  const expiresAt = instantOf(expiresAtMs)
-  return {
-    requestId,
-    ...(tenant !== undefined && { tenant }),
-    ...(sandbox !== undefined && { sandbox }),
-    tokenId,
-    issuer,
-    host: hostText(permit.destination),
-    port: permit.destination.port,
-    addresses: permit.addresses.map(({ text }) => text),
-    ...(expiresAt !== undefined && { expiresAt }),
-    bytesIn: relay.bytesIn,
-    bytesOut: relay.bytesOut,
-    idleSeconds: Math.max(0, Math.round(nowMs - relay.lastActivityMs) / 1000),
-  }
 }

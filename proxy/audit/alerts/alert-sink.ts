@@ -1,22 +1,21 @@
 /** Posts alerts to a signed webhook. As a sink it keeps its place in the log: what was not told is told after a restart. */
 import { DeliveryFault, type Sink } from '../sinks/sink.ts'
 import { postSigned, type WebhookTarget } from '../sinks/webhook.ts'
-import { type Alert, AlertDetector, type AlertRules } from './detector.ts'
+import type { Alert, AlertDetector } from './detector.ts'
 
 /** Alerts that wait for the webhook; beyond, the oldest go, since the lines that raised them are in the log. */
 const MAX_WAITING = 1000
 /** What is older when it is first seen, such as on the first start with alerts, is history. */
 const MAX_AGE_MS = 24 * 3_600_000
 
-/** Each alert is one post, with `webhook-id: alert:<instance>:<seq>:<kind>`. */
+/** Each alert is one post, with `webhook-id: alert:<instance>:<seq>:<kind>`. A detector may look at the lines of several logs, each with a sink of its own. */
 export function createAlertSink({
-  rules,
+  detector,
   webhook,
 }: {
-  readonly rules: AlertRules
+  readonly detector: AlertDetector
   readonly webhook: WebhookTarget
 }): Sink {
-  const detector = new AlertDetector(rules)
   const waiting: Alert[] = []
   let seenSeq = 0
   return {

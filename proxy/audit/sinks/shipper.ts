@@ -109,6 +109,11 @@ export class Shipper {
     return { name, lagRecords, lagSeconds, ...this.#counts, segment: this.#kept.segment }
   }
 
+  /** Whose log it carries. */
+  get instance(): string {
+    return this.#options.instance
+  }
+
   /** Number of the oldest file that is still needed; 0 before the first. */
   get segment(): number {
     return this.#kept.segment
