@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { pino } from 'pino'
 import type { EntrySets, OwnListener } from '../policies/index.ts'
 import { createMetrics, type Metrics } from './admin/metrics.ts'
+import type { WorkerCounts } from './admin/workers-view.ts'
 import { closeEntry } from './audit/entry.ts'
 import { instanceName, workerInstance } from './audit/instance-name.ts'
 import { openAuditLog } from './audit/log.ts'
@@ -78,6 +79,8 @@ export interface CorePlace {
   readonly workers: number
   /** Keeps what is counted against limits, for the other processes. */
   readonly untold: UntoldUsage
+  /** For metrics of the supervising process. */
+  readonly counts?: () => WorkerCounts
   /** Nobody tells this process any more what the others do: then it lets out nothing new. */
   readonly isCutOff?: () => boolean
 }
@@ -237,6 +240,7 @@ async function assemble(
         unwritableSinceMs === undefined ? 0 : (clock.monotonicMs() - unwritableSinceMs) / 1000,
       auditSinks: () => auditService.sinks(),
       ...(tracer && { traceSpans: tracer.counts }),
+      ...(part?.counts && { workers: part.counts }),
       ...(settings().policy.tenantFiles && { tenantFiles: () => policies.tenantFiles() }),
     }),
   )

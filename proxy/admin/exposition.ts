@@ -1,11 +1,25 @@
 /** What is scraped: counters, gauges and histograms that stay plain numbers until somebody asks. What prom-client does for each of its own calls costs more than a decision. */
-import { Counter, Gauge, type MetricObjectWithValues, type MetricValue, Registry } from 'prom-client'
+import { Counter, Gauge, Registry } from 'prom-client'
 import { Buckets, exposeHistogram } from './tallied-histogram.ts'
 
 const PREFIX = 'sallyport_'
 
 /** What one scrape reads, as data. */
-export type MetricsRead = readonly MetricObjectWithValues<MetricValue<string>>[]
+export type MetricsRead = readonly MetricRead[]
+
+interface MetricRead {
+  readonly name: string
+  readonly help: string
+  /** `counter`, `gauge` or `histogram`. */
+  readonly type: unknown
+  readonly aggregator: string
+  readonly values: readonly {
+    readonly value: number
+    readonly labels: Partial<Record<string, string | number>>
+    /** Of a histogram's parts. */
+    readonly metricName?: string | undefined
+  }[]
+}
 
 /** What becomes of the gauges of several processes: they add up, or one of them is shown. Counters and histograms always add up. */
 export type Together = 'sum' | 'max' | 'min' | 'first'

@@ -8,6 +8,7 @@ import type { CloseReason, Reason } from '../reasons.ts'
 import type { Dialect } from '../request.ts'
 import { measureSinks } from './audit-metrics.ts'
 import { Exposition, type MetricsRead } from './exposition.ts'
+import type { WorkerCounts } from './workers-view.ts'
 import { measureProcess } from './process-metrics.ts'
 
 /** How a look at an issuer's keys ended. */
@@ -89,6 +90,8 @@ export interface MetricsOptions {
   readonly tenantFiles?: () => { readonly faults: readonly unknown[]; readonly isStale: boolean } | undefined
   /** Absent: no audit sinks. */
   readonly auditSinks?: () => Promise<readonly SinkStatus[]>
+  /** Absent: the gateway is one process, or this is a worker. */
+  readonly workers?: () => WorkerCounts
   /** What became of the spans of traces, by result: a closed set. Absent: no tracing. */
   readonly traceSpans?: () => Readonly<Record<string, number>>
 }
@@ -215,6 +218,13 @@ function exposeRead(shown: Exposition, options: MetricsOptions, ended: OpenBytes
     tenantFiles && (() => (tenantFiles()?.isStale === true ? 1 : 0)),
     'max',
   )
+  const { workers } = options
+  shown.gauge('workers', 'Worker processes that there are to be.', workers && (() => workers().configured))
+  shown.gauge('workers_serving', 'Worker processes that serve now.', workers && (() => workers().serving))
+  if (workers !== undefined) {
+    const replaced = shown.counter('workers_replaced_total', 'Worker processes that took the place of one that ended.')
+    shown.mirror(replaced, {}, () => workers().replaced)
+  }
   if (traceSpans !== undefined) {
     const spans = shown.counter('trace_spans_total', 'Spans of traces, by what became of them.', ['result'])
     for (const result of Object.keys(traceSpans())) shown.mirror(spans, { result }, () => traceSpans()[result] ?? 0)

@@ -3,10 +3,16 @@ import type { SinkStatus } from '../audit/sinks/shipper.ts'
 import type { MetricsRead } from './exposition.ts'
 import type { OpenTunnels } from './open-tunnels.ts'
 
+/** How many workers there are to be, how many of them serve now, and how many were put in the place of others since the start. */
+export interface WorkerCounts {
+  readonly configured: number
+  readonly serving: number
+  readonly replaced: number
+}
+
 /** The workers of a gateway. */
 export interface WorkersView {
-  /** How many there are to be, how many of them serve now, and how many were put in the place of others since the start. */
-  readonly counts: () => { readonly configured: number; readonly serving: number; readonly replaced: number }
+  readonly counts: () => WorkerCounts
   /** Why one of them should get no new connections; empty when all may. */
   readonly notReady: () => readonly string[]
   /** The tunnels of all workers. */

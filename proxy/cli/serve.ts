@@ -7,7 +7,7 @@ import { faultText } from '../config/faults.ts'
 import { ConfigError } from '../config/load.ts'
 import type { Config } from '../config/schema.ts'
 import { listenText, type ListenAddress } from '../config/values.ts'
-import { createGateway, type Gateway, type Listening } from '../gateway.ts'
+import { createGateway, type Gateway, type GatewayOptions, type Listening } from '../gateway.ts'
 import { loadConfigFile, type Loaded } from './config-file.ts'
 import { startDemoOrigin } from './demo-origin.ts'
 import { DEMO_HOST, demoAddress, mintDevelopmentToken, prepareDevelopment, REFUSED_HOST } from './development.ts'
@@ -38,7 +38,7 @@ export async function serve(terminal: Terminal, options: ServeOptions): Promise<
     )
   const logger = pino({ level: loaded.config.log.level }, pino.destination(2))
   let reloadGateway = (): Promise<void> => Promise.resolve()
-  const gateway = await createGateway({
+  const { gateway, failed } = await createFrom({
     config: loaded.config,
     version: packageVersion(),
     logger,
@@ -57,11 +57,19 @@ export async function serve(terminal: Terminal, options: ServeOptions): Promise<
     undo.push(stopReloads)
     if (isDevelopment) undo.push(await welcome(terminal, loaded, listening))
     else terminal.out(whereText(loaded.config, listening).join('\n'))
-    await untilSignal(terminal, gateway, logger)
+    const fault = await Promise.race([untilSignal(terminal, gateway, logger), failed])
+    if (fault !== undefined) throw fault
     return EXIT.done
   } finally {
     for (const step of undo.toReversed()) await step()
   }
+}
+
+/** One process, or one that supervises others: their code is only loaded where it is asked for. */
+async function createFrom(options: GatewayOptions): Promise<{ gateway: Gateway; failed: Promise<SallyportError> }> {
+  if (options.config.workers > 1)
+    return (await import('../workers/supervised-gateway.ts')).createSupervisedGateway(options)
+  return { gateway: await createGateway(options), failed: new Promise(() => undefined) }
 }
 
 /** The set-up for trying it out has fixed ports, which something else may have. */
@@ -72,7 +80,7 @@ function withOtherPorts(error: unknown): unknown {
 }
 
 /** Waits for the first signal and drains; a second signal ends the waiting. */
-async function untilSignal(terminal: Terminal, gateway: Gateway, logger: Logger): Promise<void> {
+async function untilSignal(terminal: Terminal, gateway: Gateway, logger: Logger): Promise<undefined> {
   const { signal } = terminal
   if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
   logger.info({}, 'stopping: no new tunnels; open ones may end by themselves')
@@ -81,6 +89,7 @@ async function untilSignal(terminal: Terminal, gateway: Gateway, logger: Logger)
   for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, stop)
   await Promise.race([gateway.drain(), again])
   for (const name of ['SIGINT', 'SIGTERM'] as const) process.off(name, stop)
+  return undefined
 }
 
 /** Reads the file again. One that is wrong changes nothing, and the log says what is wrong. @throws the same */
@@ -94,7 +103,7 @@ async function reload(
   try {
     let config = started.config
     await gateway.reload(async () => ({ config } = await loadConfigFile(terminal, file)).config)
-    const needRestart: string[] = (['listen', 'state', 'audit', 'log'] as const).filter(
+    const needRestart: string[] = (['listen', 'workers', 'state', 'audit', 'log'] as const).filter(
       (section) => JSON.stringify(config[section]) !== JSON.stringify(started.config[section]),
     )
     logger.info({}, 'configuration reloaded')

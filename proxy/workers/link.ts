@@ -6,7 +6,7 @@ import type { Duplex } from 'node:stream'
 
 /** One end. */
 export interface Link<Sent> {
-  /** Queues a message. */
+  /** Queues a message. @throws RangeError when it is longer than may be sent */
   readonly send: (message: Sent) => void
   /** Bytes that wait for the other side to read. */
   readonly waiting: () => number
@@ -22,6 +22,8 @@ export interface LinkOptions {
   readonly onEnd: (fault: string | undefined) => void
   /** Bytes of the longest message that is read. */
   readonly longest: number
+  /** Bytes of the longest message that the other side reads. */
+  readonly longestSent: number
 }
 
 const HEADER_BYTES = 4
@@ -29,7 +31,7 @@ const HEADER_BYTES = 4
 const MOST_WAITING = 64 * 1024 * 1024
 
 /** Speaks over an open stream, which is the link's from then on. */
-export function openLink<Sent>(stream: Duplex, { onMessage, onEnd, longest }: LinkOptions): Link<Sent> {
+export function openLink<Sent>(stream: Duplex, { onMessage, onEnd, longest, longestSent }: LinkOptions): Link<Sent> {
   const chunks: Buffer[] = []
   let length = 0
   let isOver = false
@@ -81,6 +83,7 @@ export function openLink<Sent>(stream: Duplex, { onMessage, onEnd, longest }: Li
       if (isOver) return
       const text = JSON.stringify(message)
       const size = Buffer.byteLength(text)
+      if (size > longestSent) throw new RangeError(`a message of ${size} bytes, and ${longestSent} is the most`)
       const frame = Buffer.allocUnsafe(HEADER_BYTES + size)
       frame.writeUInt32BE(size)
       frame.write(text, HEADER_BYTES)
