@@ -291,12 +291,16 @@ async function assemble(
   auditService.start(audit)
   const ending = new AbortController()
   closers.push(() => ending.abort())
-  void closeLostTunnels({ files: filesBefore, audit, clock, signal: ending.signal, onClose: metrics.countTunnel }).catch(
-    (error: unknown) => {
-      if (!ending.signal.aborted)
-        logger.error({ fault: faultForLog(error) }, 'tunnels that a killed process left open could not be looked for')
-    },
-  )
+  void closeLostTunnels({
+    files: filesBefore,
+    audit,
+    clock,
+    signal: ending.signal,
+    onClose: metrics.countTunnel,
+  }).catch((error: unknown) => {
+    if (!ending.signal.aborted)
+      logger.error({ fault: faultForLog(error) }, 'tunnels that a killed process left open could not be looked for')
+  })
   // All processes of a gateway follow the files, and one of them writes down what changed.
   if (part?.worker === undefined)
     recordFileChange = (change) => void audit.write({ kind: 'admin', ...fileChangeForAudit(change) })

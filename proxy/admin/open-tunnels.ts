@@ -162,9 +162,7 @@ function isMeant({ requestId: id, identity, permit }: Tunnel, { requestId, token
 }
 
 function isWhose(identity: Identity, { tenant, sandbox }: Whose): boolean {
-  return (
-    (tenant === undefined || identity.tenant === tenant) && (sandbox === undefined || identity.sandbox === sandbox)
-  )
+  return (tenant === undefined || identity.tenant === tenant) && (sandbox === undefined || identity.sandbox === sandbox)
 }
 
 function whose({ tenant, sandbox }: Identity): Whose {

@@ -27,7 +27,12 @@ export function measureProcess(registry: Registry): () => void {
   })
   gauge('resident_memory_bytes', 'Resident memory.', () => process.memoryUsage.rss())
   gauge('heap_used_bytes', 'Used JavaScript heap.', () => process.memoryUsage().heapUsed)
-  gauge('start_time_seconds', 'Start of the process, since the epoch.', () => Date.now() / 1000 - process.uptime(), 'min')
+  gauge(
+    'start_time_seconds',
+    'Start of the process, since the epoch.',
+    () => Date.now() / 1000 - process.uptime(),
+    'min',
+  )
   gauge('open_fds', 'Open file descriptors.', countDescriptors)
   const longest = () => seconds(delay.max)
   gauge('eventloop_delay_max_seconds', 'Delay of the event loop since the last scrape, the longest.', longest, 'max')

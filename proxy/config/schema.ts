@@ -66,7 +66,11 @@ const LONGEST_NUMBER = 3
 /** Workers share ports, and each has an audit log of its own. */
 function complainOfWorkers(
   context: z.RefinementCtx,
-  { workers, listen, audit }: { workers: number; listen: z.output<typeof listenSection>; audit: { instance?: string | undefined } },
+  {
+    workers,
+    listen,
+    audit,
+  }: { workers: number; listen: z.output<typeof listenSection>; audit: { instance?: string | undefined } },
 ): void {
   if (workers === 1) return
   const unshared = listen.proxy.find(({ kind }) => kind === 'unix')

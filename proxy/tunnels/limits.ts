@@ -137,7 +137,8 @@ export class LimitCounters {
   /** A place for one more connection of `identity`, or the limit that stands in the way. */
   admit(identity: Identity): Admission {
     const { tunnels, perSandbox, perTenant } = this.#limits
-    if (this.#tunnels + this.#tunnelsElsewhere >= tunnels) return { ok: false, reason: 'gateway_busy', retryAfterSeconds: 1 }
+    if (this.#tunnels + this.#tunnelsElsewhere >= tunnels)
+      return { ok: false, reason: 'gateway_busy', retryAfterSeconds: 1 }
     const keys = keysOf(identity)
     const sandbox = this.#counter(keys.sandbox, false)
     const tenant = identity.tenant === undefined ? undefined : this.#counter(keys.tenant, true)

@@ -4,7 +4,10 @@ import { tunnelsTogether } from '../admin/tunnels-together.ts'
 import type { AnswerTo, DataAsk } from './protocol.ts'
 import type { WorkerChild } from './worker-child.ts'
 
-/** Of those that are there when it is asked; who does not answer in time is a fault, since a list must not be short in silence. */
+/**
+ * Of those that are there when it is asked. A list of which a part is missing is a fault. A worker that does not say that it cut is ended: then it has. What a
+ * change would cut is counted as far as it is known, since nothing must keep a revocation from happening.
+ */
 export function askedTunnels(children: () => readonly WorkerChild[], withinMs: number): OpenTunnels {
   const now = () => tunnelsTogether(children().map((child) => tunnelsOf(child, withinMs)))
   return {
@@ -16,6 +19,9 @@ export function askedTunnels(children: () => readonly WorkerChild[], withinMs: n
     holders: (...asked) => now().holders(...asked),
   }
 }
+
+/** For a number that only tells. */
+const COUNT_MS = 1_000
 
 function tunnelsOf(child: WorkerChild, withinMs: number): OpenTunnels {
   const ask = async <A extends DataAsk>(question: A, none: AnswerTo<A>): Promise<AnswerTo<A>> => {
@@ -30,10 +36,16 @@ function tunnelsOf(child: WorkerChild, withinMs: number): OpenTunnels {
   return {
     count: () => child.tunnels,
     list: (selection, piece) => ask({ what: 'list', selection, piece }, []),
-    cut: (selection) => ask({ what: 'cut', selection }, { count: 0 }),
-    countRevoked: (rule) => ask({ what: 'countRevoked', rule }, 0),
+    cut: (selection) =>
+      child.askData({ what: 'cut', selection }, withinMs).catch(() => {
+        child.kill('it did not confirm `cut`')
+        return { count: 0 }
+      }),
+    countRevoked: (rule) => child.askData({ what: 'countRevoked', rule }, COUNT_MS).catch(() => 0),
     lostUnder: (tenant, layer, shown) =>
-      ask({ what: 'lostUnder', tenant, ...(layer && { layer }), shown }, { count: 0, tunnels: [] }),
+      child
+        .askData({ what: 'lostUnder', tenant, ...(layer && { layer }), shown }, withinMs)
+        .catch(() => ({ count: 0, tunnels: [] })),
     holders: (selection, piece, tokens) => ask({ what: 'holders', selection, piece, tokens }, []),
   }
 }

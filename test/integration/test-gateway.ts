@@ -29,14 +29,15 @@ export interface TestGateway {
   close(): Promise<void>
 }
 
-/** `document` is laid over a configuration that listens on free ports and knows the two test issuers. */
+/** `document` is laid over a configuration that listens on free ports and knows the two test issuers; `create` makes the gateway. */
 export async function startTestGateway(
   document: ConfigInput = {},
   options: Omit<GatewayOptions, 'config'> = {},
+  create: (options: GatewayOptions) => Promise<Gateway> = createGateway,
 ): Promise<TestGateway> {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-test-'))
   try {
-    return await startIn(folder, document, options)
+    return await startIn(folder, document, options, create)
   } catch (error) {
     fs.rmSync(folder, { recursive: true, force: true })
     throw error
@@ -47,6 +48,7 @@ async function startIn(
   folder: string,
   document: ConfigInput,
   options: Omit<GatewayOptions, 'config'>,
+  create: (options: GatewayOptions) => Promise<Gateway>,
 ): Promise<TestGateway> {
   const pair = crypto.generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const jwk = { ...pair.publicKey.export({ format: 'jwk' }), kid: 'test-1', alg: 'ES256', use: 'sig' }
@@ -70,8 +72,11 @@ async function startIn(
     return parsed.config
   }
   const config = parse({})
-  const gateway = await createGateway({ config, machineSets: { sets: { npm: [], apt: [] }, notes: [] }, ...options })
-  const listening = await gateway.listen()
+  const gateway = await create({ config, machineSets: { sets: { npm: [], apt: [] }, notes: [] }, ...options })
+  const listening = await gateway.listen().catch(async (error: unknown) => {
+    await gateway.close()
+    throw error
+  })
   const first = listening.proxy.find((address) => address.kind === 'tcp')
   const sign = (
     claims: Record<string, unknown>,
