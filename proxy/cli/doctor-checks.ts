@@ -10,6 +10,7 @@ import { listenText, type ListenAddress } from '../config/values.ts'
 import { configWarnings, lacksOwnKey, NO_OWN_KEY } from '../config/warnings.ts'
 import { configuredAddresses } from '../listeners.ts'
 import { readMachineSets } from '../policy/machine-sets.ts'
+import { canShareTcp } from '../relay/listen.ts'
 import { createPolicySource } from '../policy/policy-source.ts'
 import { countOwnKeys } from '../tokens/keys.ts'
 import { nodeVersionFault } from './node-version.ts'
@@ -63,6 +64,7 @@ export async function checkConfigured(config: Config): Promise<readonly Finding[
   const addresses = configuredAddresses(config)
   const findings: Finding[] = [
     checkDescriptors(config.limits.tunnels),
+    ...checkWorkers(config),
     checkFolder('state folder', config.state),
     checkFolder('audit folder', config.audit.path),
   ]
@@ -86,6 +88,20 @@ export async function checkConfigured(config: Config): Promise<readonly Finding[
   ])
   for (const file of [...files, ...issuerFiles]) if (file !== undefined) findings.push(checkFile(file))
   return findings
+}
+
+/** More processes than cores only cost; where no port can be shared there can be none. */
+function checkWorkers({ workers }: Config): readonly Finding[] {
+  if (workers === 1) return []
+  const name = 'workers'
+  if (!canShareTcp())
+    return [
+      { name, status: 'fail', detail: 'on this system several processes can not share a port', fix: 'workers: 1' },
+    ]
+  const cores = os.availableParallelism()
+  const fix = `workers: ${cores}`
+  if (workers > cores) return [{ name, status: 'warn', detail: `${workers}, and there are ${cores} cores`, fix }]
+  return [{ name, status: 'ok', detail: `${workers} on ${cores} cores` }]
 }
 
 function checkNode(): Finding {

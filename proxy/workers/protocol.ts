@@ -117,7 +117,7 @@ export function readFromWorker(message: unknown): FromWorker {
 function readUsage(changes: unknown): WireUsage {
   if (!Array.isArray(changes) || changes.length > MOST_CHANGES || !changes.every(isChange))
     throw new TypeError('no usage')
-  return changes as unknown as WireUsage
+  return changes
 }
 
 function isChange(change: unknown): boolean {

@@ -30,18 +30,19 @@ export async function createSupervisedGateway(options: SupervisedOptions): Promi
   const machineSets = options.machineSets ?? readMachineSets()
   const usage = new SharedUsage()
   const { promise: failed, resolve: onFailed } = Promise.withResolvers<SallyportError>()
-  let supervisor: Workers | undefined
+  const made: { supervisor?: Workers } = {}
   const { workers: configured } = options.config
   const core = await openCore(
     { ...options, machineSets },
     {
       workers: configured,
       untold: usage.untold,
-      counts: () => supervisor?.counts() ?? { configured, serving: 0, replaced: 0 },
+      counts: () => made.supervisor?.counts() ?? { configured, serving: 0, replaced: 0 },
     },
   )
   usage.use(core.limits)
   const { sets } = machineSets
-  supervisor = createSupervisor(core, { usage, version, machineSets: sets, onFailed, restart, program })
+  const supervisor = createSupervisor(core, { usage, version, machineSets: sets, onFailed, restart, program })
+  made.supervisor = supervisor
   return { gateway: gatewayAround(core, options, { workers: supervisor }), failed }
 }

@@ -56,6 +56,8 @@ export function createSupervisor(core: Core, options: SupervisorOptions): Worker
   let closing: Promise<void> | undefined
   let lastLookMs = performance.now()
 
+  /** Asked again after a wait. */
+  const isOver = () => isEnding
   const all = () => [...children.values()]
   /** Those that may have a connection. */
   const open = () => all().filter(({ state }) => state === 'open' || state === 'serving')
@@ -106,7 +108,7 @@ export function createSupervisor(core: Core, options: SupervisorOptions): Worker
       children.delete(child.number)
       usage.leave(child)
       metrics.leave(child)
-      if (isEnding) return
+      if (isOver()) return
       const servedMs = child.servingSinceMs === undefined ? 0 : performance.now() - child.servingSinceMs
       const why = end.failure === undefined ? end.how : `${end.how}: ${end.failure.message}`
       const detail = `worker ${child.number} (process ${child.pid ?? 'unknown'}) ended: ${why}`
@@ -115,7 +117,7 @@ export function createSupervisor(core: Core, options: SupervisorOptions): Worker
       const waitMs = restarts.afterEnd(servedMs)
       if (waitMs === undefined) return giveUp(child.number, why)
       if (waitMs > 0) await wait(waitMs, undefined, { ref: false })
-      if (isEnding) return
+      if (isOver()) return
       replaced++
     }
   }

@@ -30,6 +30,11 @@ const ALLOWED: Readonly<Record<string, readonly [uses: readonly string[], why: s
     ['net.connect'],
     'asks whether somebody still answers on a unix socket that is in the way',
   ],
+  'proxy/workers/worker-child.ts': [['child_process.spawn'], "starts the gateway's own workers"],
+  'proxy/workers/worker-process.ts': [
+    ['net.Socket'],
+    'the channel to the supervising process, which it inherits; connects nothing',
+  ],
   'proxy/dialects/exchange.ts': [
     ['http.request'],
     'writes a request to a socket that dial opened; its agent opens none',

@@ -49,17 +49,7 @@ const dryRun = z.object({
   difference,
   cut: z.object({
     count: z.int().nonnegative(),
-    tunnels: z
-      .array(
-        z.object({
-          requestId: z.string(),
-          sandbox: z.string().optional(),
-          host: z.string(),
-          port: z.int(),
-          reason: z.string(),
-        }),
-      )
-      .describe(`Open tunnels that would be cut; ${SHOWN_TUNNELS} at most.`),
+    tunnels: z.array(tunnelLost).describe(`Open tunnels that would be cut; ${SHOWN_TUNNELS} at most.`),
   }),
 })
 

@@ -190,10 +190,10 @@ describe('a worker that dies', { timeout: 120_000 }, () => {
     const gateway = await start()
     const token = await gateway.token({ ...EGRESS, sub: 'sbx_l' })
     await twoTunnels(gateway, token)
-    let stop = false
+    const until = new AbortController()
     const load = (async () => {
       let count = 0
-      while (!stop) {
+      while (!until.signal.aborted) {
         const client = await connect(gateway.port, token, echo).catch(() => undefined)
         if (client !== undefined && (await outcomeOf(client).catch(() => 'nothing')) === '200') count++
         client?.destroy()
@@ -203,7 +203,7 @@ describe('a worker that dies', { timeout: 120_000 }, () => {
     await wait(300)
     kill(gateway, 1, 'SIGKILL')
     await gateway.serving(2, 1)
-    stop = true
+    until.abort()
     expect(await load).toBeGreaterThan(0)
     const closed = await gateway.auditLine((line) => line['action'] === 'lost_tunnels_closed')
     expect(closed['instance']).toMatch(/-1$/)
@@ -328,10 +328,10 @@ describe('a reload', { timeout: 120_000 }, () => {
   test('is in force in all workers or in none, and refuses no connection', async () => {
     const gateway = await start()
     const token = await gateway.token(EGRESS)
-    let stop = false
+    const until = new AbortController()
     const outcomes: string[] = []
     const load = (async () => {
-      while (!stop) {
+      while (!until.signal.aborted) {
         const client = await connect(gateway.port, token, echo)
         outcomes.push(await outcomeOf(client))
         client.destroy()
@@ -344,7 +344,7 @@ describe('a reload', { timeout: 120_000 }, () => {
         gateway.config({ issuers: [{ issuer: 'urn:x', algorithms: ['ES256'], jwks: '/nowhere' }] }),
       ),
     ).rejects.toThrow()
-    stop = true
+    until.abort()
     await load
     expect(new Set(outcomes)).toEqual(new Set(['200']))
     await gateway.gateway.reload(() => gateway.config({ policy: { ceiling: { kind: 'deny-all' } } }))
