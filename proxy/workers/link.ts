@@ -59,7 +59,10 @@ export function openLink<Sent>(stream: Duplex, { onMessage, onEnd, longest, long
   function readAll(): void {
     while (!isOver && length >= HEADER_BYTES) {
       const size = take(HEADER_BYTES, false).readUInt32BE()
-      if (size > longest) return end(`sent a message of ${size} bytes, and ${longest} is the most`)
+      if (size > longest) {
+        end(`sent a message of ${size} bytes, and ${longest} is the most`)
+        return
+      }
       if (length < HEADER_BYTES + size) return
       onMessage(JSON.parse(take(HEADER_BYTES + size, true).toString('utf8', HEADER_BYTES)))
     }

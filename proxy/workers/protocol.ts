@@ -115,9 +115,12 @@ export function readFromWorker(message: unknown): FromWorker {
 }
 
 function readUsage(changes: unknown): WireUsage {
-  if (!Array.isArray(changes) || changes.length > MOST_CHANGES || !changes.every(isChange))
-    throw new TypeError('no usage')
-  return changes
+  if (isUsage(changes)) return changes
+  throw new TypeError('no usage')
+}
+
+function isUsage(changes: unknown): changes is WireUsage {
+  return Array.isArray(changes) && changes.length <= MOST_CHANGES && changes.every(isChange)
 }
 
 function isChange(change: unknown): boolean {

@@ -115,7 +115,10 @@ export function createSupervisor(core: Core, options: SupervisorOptions): Worker
       logger.error({ worker: child.number, pid: child.pid, why }, 'a worker ended')
       void audit.write({ kind: 'admin', action: 'worker_ended', detail })
       const waitMs = restarts.afterEnd(servedMs)
-      if (waitMs === undefined) return giveUp(child.number, why)
+      if (waitMs === undefined) {
+        giveUp(child.number, why)
+        return
+      }
       if (waitMs > 0) await wait(waitMs, undefined, { ref: false })
       if (isOver()) return
       replaced++

@@ -150,17 +150,20 @@ export class WorkerChild {
       case 'open':
         if (this.state !== 'starting') throw new Error('out of turn')
         this.state = 'open'
-        return this.#events.onOpen()
+        this.#events.onOpen()
+        return
       case 'serving':
         if (this.state !== 'open') throw new Error('out of turn')
         this.state = 'serving'
         this.servingSinceMs = this.heardMs
-        return this.#events.onServing()
+        this.#events.onServing()
+        return
       case 'failed':
         this.#failure ??= { code: message.code, message: message.message }
         return
       case 'usage':
-        return this.#events.onUsage(message.changes)
+        this.#events.onUsage(message.changes)
+        return
       case 'beat':
         this.tunnels = message.tunnels
         this.notReady = message.notReady

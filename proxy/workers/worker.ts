@@ -65,11 +65,14 @@ export function runWorker(stream: Duplex): Promise<void> {
           opening.catch(giveUp)
           return
         case 'serve':
-          return whenOpen(({ gateway }) => void serve(gateway).catch(giveUp))
+          whenOpen(({ gateway }) => void serve(gateway).catch(giveUp))
+          return
         case 'usage':
-          return whenOpen(({ core }) => core.limits.addElsewhere(unpackUsage(message.changes)))
+          whenOpen(({ core }) => core.limits.addElsewhere(unpackUsage(message.changes)))
+          return
         case 'ask':
-          return whenOpen((opened) => void reply(message.id, message.ask, opened))
+          whenOpen((opened) => void reply(message.id, message.ask, opened))
+          return
         case 'beat':
       }
     }

@@ -51,7 +51,10 @@ function isRunning(pid: number): boolean {
 /** Whether somebody listens there. */
 async function answers(port: number): Promise<boolean> {
   const socket = net.connect(port, '127.0.0.1')
-  const answer = await Promise.race([once(socket, 'connect').then(() => true), once(socket, 'error').then(() => false)])
+  const answer = await once(socket, 'connect').then(
+    () => true,
+    () => false,
+  )
   socket.destroy()
   return answer
 }
