@@ -5,7 +5,7 @@
 import type { Clock } from '../clock.ts'
 import type { Identity } from '../tokens/identity.ts'
 import { ByteRate } from './byte-rate.ts'
-import { UntoldUsage, type UsageChange } from './usage.ts'
+import type { UntoldUsage, UsageChange } from './usage.ts'
 
 /** Limits of one sandbox or one tenant; every one is finite or absent. */
 export interface IdentityLimits {
@@ -107,7 +107,39 @@ export class LimitCounters {
       }
       if (bytes > 0) this.#addBytes(counter, bytes)
       if (paced > 0 && limits.bytesPerSecond !== undefined) counter.rate.take(paced, limits.bytesPerSecond)
+      const own = this.#untold?.of(key)
+      if (own && this.#untold && this.#isNear(counter, own, this.#untold)) this.#untold.hurry(key)
     }
+    this.#hurryNearFull()
+  }
+
+  #noteAll(what: 'opened' | 'released', untold: UntoldUsage, sandbox: Counter, tenant: Counter | undefined): void {
+    if (this.#isNear(sandbox, untold[what](sandbox), untold)) untold.hurry(sandbox.key)
+    if (tenant && this.#isNear(tenant, untold[what](tenant), untold)) untold.hurry(tenant.key)
+    this.#hurryNearFull()
+  }
+
+  /**
+   * Whether a change can't wait to be told: if every process had as much untold, half of what is left under a limit could be used up without anybody knowing.
+   */
+  #isNear(counter: Counter, { tunnels, opened, bytes }: UsageChange, { processes }: UntoldUsage): boolean {
+    const limits = this.#limitsOf(counter)
+    const isLarge = (untold: number, left: number): boolean => Math.abs(untold) * 2 * processes >= left
+    return (
+      (limits.tunnels !== undefined &&
+        tunnels !== 0 &&
+        isLarge(tunnels, limits.tunnels - counter.tunnels - counter.tunnelsElsewhere)) ||
+      (limits.newPerSecond !== undefined && opened > 0 && isLarge(opened, counter.allowance)) ||
+      (limits.bytesPerDay !== undefined && bytes > 0 && isLarge(bytes, limits.bytesPerDay - counter.bytes))
+    )
+  }
+
+  /** The same for the limit of the whole gateway. */
+  #hurryNearFull(): void {
+    const untold = this.#untold
+    if (untold === undefined || untold.tunnels === 0) return
+    const left = this.#limits.tunnels - this.#tunnels - this.#tunnelsElsewhere
+    if (Math.abs(untold.tunnels) * 2 * untold.processes >= left) untold.hurryAll()
   }
 
   /** All that counts now, here and elsewhere, as a process that begins has to be told it. */
@@ -147,10 +179,7 @@ export class LimitCounters {
     count(sandbox)
     if (tenant) count(tenant)
     this.#tunnels++
-    if (this.#untold) {
-      this.#untold.opened(sandbox)
-      if (tenant) this.#untold.opened(tenant)
-    }
+    if (this.#untold) this.#noteAll('opened', this.#untold, sandbox, tenant)
     return { ok: true, place: this.#place(sandbox, tenant) }
   }
 
@@ -225,10 +254,7 @@ export class LimitCounters {
         this.#tunnels--
         sandbox.tunnels--
         if (tenant) tenant.tunnels--
-        if (this.#untold) {
-          this.#untold.released(sandbox)
-          if (tenant) this.#untold.released(tenant)
-        }
+        if (this.#untold) this.#noteAll('released', this.#untold, sandbox, tenant)
       },
     }
   }
@@ -240,17 +266,18 @@ export class LimitCounters {
 
   #paceOf(sandbox: Counter, tenant: Counter | undefined, bytes: number): number {
     const { perSandbox, perTenant } = this.#limits
-    if (this.#untold) {
-      this.#untold.paced(sandbox, bytes)
-      if (tenant) this.#untold.paced(tenant, bytes)
+    if (this.#untold && bytes > 0) {
+      if (perSandbox.bytesPerSecond !== undefined) this.#untold.paced(sandbox, bytes)
+      if (tenant && perTenant.bytesPerSecond !== undefined) this.#untold.paced(tenant, bytes)
     }
     return Math.max(paced(sandbox, bytes, perSandbox), tenant === undefined ? 0 : paced(tenant, bytes, perTenant))
   }
 
   #count(counter: Counter, bytes: number, limits: IdentityLimits): boolean {
     const over = this.#overQuota(counter, limits)
-    this.#untold?.carried(counter, bytes)
     this.#addBytes(counter, bytes)
+    if (this.#untold && bytes > 0 && this.#isNear(counter, this.#untold.carried(counter, bytes), this.#untold))
+      this.#untold.hurry(counter.key)
     return over || this.#overQuota(counter, limits)
   }
 

@@ -87,8 +87,10 @@ const MOST_KEY_CHARACTERS = 512 * 1024
 /** Of one key: three names of 512 characters, each of which JSON may write as six. */
 const LONGEST_KEY = 16 * 1024
 
-/** How long after a change of what is counted it is told, and told on: twice this is well below 100 ms. */
+/** How long after a change that a limit is near to it is told, and told on: there and back is below 100 ms. */
 export const TELL_MS = 20
+/** The same for all that is far from its limits. */
+export const TELL_LATER_MS = 1_000
 /** How often each side shows the other that it is alive. */
 export const BEAT_MS = 500
 /** For so long a worker goes on without a word of the supervisor; then it lets out nothing new. */

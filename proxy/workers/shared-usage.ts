@@ -1,6 +1,6 @@
 /** What all processes of a gateway count against limits, brought together: each is told what the others counted, and what a worker that ended held is given back. */
 import type { LimitCounters } from '../tunnels/limits.ts'
-import { type UsageChange, UntoldUsage } from '../tunnels/usage.ts'
+import type { UntoldUsage, UsageChange } from '../tunnels/usage.ts'
 import { packUsage, unpackUsage, type WireUsage } from './protocol.ts'
 import { tellUsage, type UsageTeller } from './tell-usage.ts'
 
@@ -21,10 +21,21 @@ const MOST_HELD = 2_000_000
 
 /** Brings the counts of a supervising process and of its workers together. */
 export class SharedUsage {
-  /** Of the supervising process itself. */
-  readonly untold = new UntoldUsage(() => void setImmediate(() => this.#tellOwn()))
+  readonly #processes: number
+  readonly #own: UsageTeller
   readonly #shares = new Map<UsageMember, Share>()
   #limits: LimitCounters | undefined
+
+  /** So many workers, and this process. */
+  constructor(workers: number) {
+    this.#processes = workers + 1
+    this.#own = tellUsage(this.#processes, (changes) => this.#tellOthers(undefined, changes))
+  }
+
+  /** Of the supervising process itself. */
+  get untold(): UntoldUsage {
+    return this.#own.untold
+  }
 
   /** The counters of the supervising process know all that counts. */
   use(limits: LimitCounters): void {
@@ -33,12 +44,12 @@ export class SharedUsage {
 
   /** Tells a new worker all that counts, and from then on what changes. */
   join(member: UsageMember): void {
-    const teller = tellUsage(
-      (changes) => member.send({ kind: 'usage', changes }),
-      () => member.isSlow,
-    )
+    const tell = (told: Iterable<UsageChange>): void => {
+      for (const changes of packUsage(told)) member.send({ kind: 'usage', changes })
+    }
+    const teller = tellUsage(this.#processes, tell, () => member.isSlow)
     this.#shares.set(member, { teller, held: new Map() })
-    for (const changes of packUsage(this.#limits?.usage() ?? [])) member.send({ kind: 'usage', changes })
+    tell(this.#limits?.usage() ?? [])
   }
 
   /** @throws RangeError for what can't have been counted */
@@ -65,10 +76,6 @@ export class SharedUsage {
   #add(from: UsageMember, changes: readonly UsageChange[]): void {
     this.#limits?.addElsewhere(changes)
     this.#tellOthers(from, changes)
-  }
-
-  #tellOwn(): void {
-    this.#tellOthers(undefined, this.untold.take())
   }
 
   #tellOthers(from: UsageMember | undefined, changes: readonly UsageChange[]): void {

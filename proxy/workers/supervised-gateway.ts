@@ -28,7 +28,7 @@ export interface SupervisedGateway {
 export async function createSupervisedGateway(options: SupervisedOptions): Promise<SupervisedGateway> {
   const { version = 'unknown', restart, program } = options
   const machineSets = options.machineSets ?? readMachineSets()
-  const usage = new SharedUsage()
+  const usage = new SharedUsage(options.config.workers)
   const { promise: failed, resolve: onFailed } = Promise.withResolvers<SallyportError>()
   const made: { supervisor?: Workers } = {}
   const { workers: configured } = options.config

@@ -6,6 +6,7 @@ import { type Core, openCore } from '../core.ts'
 import { faultForLog } from '../fault-for-log.ts'
 import { gatewayAround, type RunningGateway } from '../gateway.ts'
 import type { ListeningAddress } from '../listeners.ts'
+import type { UsageChange } from '../tunnels/usage.ts'
 import { answer } from './answer.ts'
 import { openLink } from './link.ts'
 import {
@@ -15,11 +16,12 @@ import {
   type FromWorker,
   LONGEST_FROM_WORKER,
   LONGEST_TO_WORKER,
+  packUsage,
   type ToWorker,
   unpackUsage,
   type WorkerStart,
 } from './protocol.ts'
-import { tellUsage } from './tell-usage.ts'
+import { tellUsage, type UsageTeller } from './tell-usage.ts'
 
 /** For what is told to be read, before a worker tells more. */
 const SLOW_BYTES = 1024 * 1024
@@ -52,10 +54,7 @@ export function runWorker(stream: Duplex): Promise<void> {
       longest: LONGEST_TO_WORKER,
       longestSent: LONGEST_FROM_WORKER,
     })
-    const teller = tellUsage(
-      (changes) => link.send({ kind: 'usage', changes }),
-      () => link.waiting() > SLOW_BYTES,
-    )
+    let teller: UsageTeller | undefined
 
     function take(message: ToWorker): void {
       switch (message.kind) {
@@ -93,11 +92,16 @@ export function runWorker(stream: Duplex): Promise<void> {
       }
       const isCutOff = (): boolean => performance.now() - heardMs > CUT_OFF_MS
       const { workers } = config
+      teller = tellUsage(workers + 1, tell, () => link.waiting() > SLOW_BYTES)
       const core = await openCore(options, { worker: number, workers, untold: teller.untold, isCutOff })
       running = { core, gateway: gatewayAround(core, options, { listenersElsewhere: () => own }) }
       await running.gateway.tellListeners()
       link.send({ kind: 'open' })
       return running
+    }
+
+    function tell(changes: readonly UsageChange[]): void {
+      for (const packed of packUsage(changes)) link.send({ kind: 'usage', changes: packed })
     }
 
     async function serve(gateway: RunningGateway): Promise<void> {
@@ -138,7 +142,7 @@ export function runWorker(stream: Duplex): Promise<void> {
         clearInterval(beat)
         await opening?.catch(() => undefined)
         await running?.gateway.close()
-        teller.close()
+        teller?.close()
         // What was sent last has to leave.
         stream.end()
         stream.once('close', resolve)

@@ -78,7 +78,9 @@ describe('what one process knows', { timeout: 120_000 }, () => {
     expect(next.body['tunnels']).toHaveLength(1)
     expect(next.body['cursor']).toBeUndefined()
     await expect
-      .poll(async () => (await gateway.control('GET', '/v1/identities?tenant=acme')).body['identities'])
+      .poll(async () => (await gateway.control('GET', '/v1/identities?tenant=acme')).body['identities'], {
+        timeout: 5_000,
+      })
       .toMatchObject([{ sandbox: 'sbx_1', tokenIds: ['one'], ofSandbox: { tunnels: 2 }, ofTenant: { tunnels: 2 } }])
     expect(total(await gateway.text('/metrics'), 'sallyport_active_tunnels')).toBe(4)
 
