@@ -20,6 +20,8 @@ export interface OwnGateway {
   /** All that it wrote: its log, its audit files, its metrics. */
   readonly written: () => Promise<string>
   readonly auditLines: () => readonly Readonly<Record<string, unknown>>[]
+  /** Its clock goes forward by so much; ours does not. */
+  readonly pass: (ms: number) => void
   readonly stop: () => Promise<void>
   readonly start: () => Promise<void>
   /** Requests of the kind (`METHOD /path`, ids and all) fail like that; undefined: well again. */
@@ -49,8 +51,10 @@ export async function startOwnGateway(address: string): Promise<OwnGateway> {
   const { config } = parsed
   await (await openKeys(config.state)).rotate()
   let gateway: Gateway | undefined
+  let aheadMs = 0
+  const clock = { wallMs: () => Date.now() + aheadMs, monotonicMs: () => performance.now() + aheadMs }
   const start = async (): Promise<void> => {
-    gateway = await createGateway({ config, logger: { info: write, warn: write, error: write }, machineSets: { sets: { npm: [], apt: [] }, notes: [] } }) // prettier-ignore
+    gateway = await createGateway({ config, clock, logger: { info: write, warn: write, error: write }, machineSets: { sets: { npm: [], apt: [] }, notes: [] } }) // prettier-ignore
     await gateway.listen()
   }
   const stop = async (): Promise<void> => {
@@ -70,6 +74,7 @@ export async function startOwnGateway(address: string): Promise<OwnGateway> {
     port,
     written: async () => `${log.join('\n')}\n${audit()}\n${await (await fetch(`${control.url}/metrics`)).text()}`,
     auditLines: () => audit().trim().split('\n').map((line) => JSON.parse(line) as Record<string, unknown>), // prettier-ignore
+    pass: (ms) => (aheadMs += ms),
     stop,
     start,
     spoilControl: control.spoil,
@@ -110,7 +115,11 @@ async function startControlRelay(socketPath: string) {
 /** Say their name at both ports. */
 async function startOrigins() {
   const host = `127.81.${1 + Math.floor(Math.random() * 250)}.${1 + Math.floor(Math.random() * 250)}`
-  const answer: http.RequestListener = (request, response) => response.end(`origin of ${request.headers.host ?? ''}`)
+  const answer: http.RequestListener = (request, response) => {
+    // One that begins and never ends.
+    if (request.url === '/slow') response.write('slow')
+    else response.end(`origin of ${request.headers.host ?? ''}`)
+  }
   const plain = http.createServer(answer)
   const secure = https.createServer(createAuthority().issue(ALLOWED), answer)
   await listening(plain, host, 80)

@@ -3,7 +3,7 @@ import fs from 'node:fs'
 import net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
-import { createSandboxProvider, type E2bBackendConfig, type RemoteGateway, type SandboxProvider } from '../../../provider/index.ts' // prettier-ignore
+import { createSandboxProvider, type E2bBackendConfig, type RemoteGateway, type SandboxProvider, type SandboxProviderOptions } from '../../../provider/index.ts' // prettier-ignore
 import { openHostAddress } from '../elsewhere/guest.ts'
 import { MARKER_KEY } from './bench.ts'
 import { type E2bServer, type E2bServerOptions, startE2bServer } from './contract-server.ts'
@@ -16,6 +16,8 @@ export interface Socks5Bench {
   readonly runtimeRoot: string
   readonly address: string
   readonly provider: (config?: Partial<E2bBackendConfig>, gateway?: RemoteGateway) => SandboxProvider
+  /** What it is made with. JSON of it is good too. */
+  readonly options: SandboxProviderOptions
   /** Every handle that the platform was ever given. */
   readonly handles: () => readonly string[]
   /** What the gateway says to whoever shows it over SOCKS5, and asks for the host that is let out: a reply code, or that it is not taken. */
@@ -34,21 +36,19 @@ export async function openSocks5Bench(options: Partial<E2bServerOptions> = {}): 
   const server = await startE2bServer({ apiKey: MARKER_KEY, boot: bootGuest, ...options })
   const gateway = await startOwnGateway(host.address)
   const providers: SandboxProvider[] = []
+  const backend = { tier: 'microvm', service: 'e2b', apiKey: MARKER_KEY, apiUrl: server.apiUrl, sandboxUrl: server.sandboxUrl, egress: 'socks5-proxy', unsafeTokenInClear: true, unsafePrivateGateway: true } as const // prettier-ignore
+  const made = { backend, gateway: gateway.remote, defaultEgress: LETS_OUT, runtimeRoot }
   return {
     server,
     gateway,
     runtimeRoot,
     address: host.address,
     provider: (config = {}, remote = gateway.remote) => {
-      const provider = createSandboxProvider({
-        backend: { tier: 'microvm', service: 'e2b', apiKey: MARKER_KEY, apiUrl: server.apiUrl, sandboxUrl: server.sandboxUrl, egress: 'socks5-proxy', unsafeTokenInClear: true, unsafePrivateGateway: true, ...config }, // prettier-ignore
-        gateway: remote,
-        defaultEgress: LETS_OUT,
-        runtimeRoot,
-      })
+      const provider = createSandboxProvider({ ...made, backend: { ...backend, ...config }, gateway: remote })
       providers.push(provider)
       return provider
     },
+    options: made,
     handles: () => [...new Set(JSON.stringify(server.calls.map(({ body }) => body)).match(/sph_[\w-]{32}/g) ?? [])],
     tryHandle: (handle) => askSocks(host.address, gateway.port, handle),
     close: async () => {

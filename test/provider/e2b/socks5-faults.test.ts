@@ -207,6 +207,22 @@ describeNeeding(['root', 'bubblewrap', 'nftables', 'namespaces', 'python3', 'cur
     await sandbox.destroy()
     expect(await bench.tryHandle(handle)).toBe('not taken')
   })
+  test('a handle that ends before there is another: no way out, and what is open is cut; the next one opens it', async () => {
+    const own = await openSocks5Bench()
+    const sandbox = await own.provider().create()
+    const open = await sandbox.spawn(`curl -sN --max-time 60 http://${ALLOWED}/slow; echo "curl ended with $?"`)
+    await expect.poll(() => own.gateway.auditLines().filter(({ decision }) => decision === 'allow').length, { timeout: 20_000 }).toBe(1) // prettier-ignore
+    expect(await get(sandbox)).toBe(GOT)
+    own.gateway.spoilControl(/./, gone)
+    own.gateway.pass(11 * 60_000)
+    expect((await open.wait()).stdout).toMatch(/curl ended with (18|52|56)\n$/)
+    expect([await get(sandbox), await get(sandbox, REFUSED)]).toEqual(['nothing', 'nothing'])
+    expect(own.gateway.auditLines().some((line) => line['close_reason'] === 'token_expired')).toBe(true)
+    own.gateway.spoilControl(/./, undefined)
+    await sandbox.setEgress({ kind: 'static', allowedHosts: [ALLOWED] })
+    expect(await get(sandbox)).toBe(GOT)
+    await own.close()
+  })
   test('a gateway that is started anew knows its handles; while it is gone nobody gets out', async () => {
     const sandbox = await bench.provider().create()
     await bench.gateway.stop()

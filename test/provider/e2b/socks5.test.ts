@@ -1,4 +1,6 @@
 /** A machine behind E2B's own SOCKS5 proxy: what it reaches and how, what it never sees, and what an attacker would try. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import fs from 'node:fs'
 import path from 'node:path'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
@@ -148,6 +150,28 @@ describeNeeding(
       expect(seen).not.toMatch(/sph_|eyJ/)
       expect(seen).not.toContain(MARKER_KEY)
       expect(seen).toContain(own.id)
+    })
+
+    test('whoever takes over from a host that was killed gives the machine a handle of its own, which obeys from then on', async () => {
+      const child = spawn(process.execPath, [path.join(import.meta.dirname, 'other-host.ts'), JSON.stringify(bench.options)], { stdio: ['ignore', 'pipe', 'inherit'] }) // prettier-ignore
+      const exited = once(child, 'exit')
+      const [line] = (await once(child.stdout, 'data')) as [Buffer]
+      const id = line.toString().trim()
+      const machine = () => bench.server.running().find(({ metadata }) => metadata['sallyport-sandbox'] === id)
+      const former = machine()?.network.egressProxy?.password ?? ''
+      child.kill('SIGKILL')
+      await exited
+      const own = await bench.provider().attach(id)
+      const present = machine()?.network.egressProxy?.password ?? ''
+      expect(present).toMatch(/^sph_/)
+      expect(present).not.toBe(former)
+      expect(await curl(`http://${ALLOWED}/`, own)).toBe(`origin of ${ALLOWED}`)
+      await own.setEgress({ kind: 'deny-all' })
+      expect(await curl(`http://${ALLOWED}/`, own)).toEqual(NOTHING)
+      await own.destroy()
+      // That of the dead host too.
+      expect(await bench.tryHandle(former)).toBe('not taken')
+      expect(await bench.tryHandle(present)).toBe('not taken')
     })
 
     test('a provider of the other way does not go on with one, but takes all away', async () => {
