@@ -35,7 +35,7 @@ export async function bootHere(): Promise<E2bMachine> {
   }
 }
 
-/** As the platform makes one: its host has every connection of it in hand. An address that is allowed is open on the gateway's port alone. */
+/** As the platform makes one: its host has every connection of it in hand. Without a proxy of its own, an address that is allowed is open on the gateway's port alone. */
 export async function bootGuest(network: E2bNetwork, metadata: Readonly<Record<string, string>>): Promise<E2bMachine> {
   if (network.denyOut?.includes('0.0.0.0/0') !== true) throw new Error('a machine without a firewall is not made here')
   const gatewayPort = Number(/:(\d+)\//.exec(metadata['sallyport-gateway'] ?? '')?.[1] ?? 0)
@@ -45,7 +45,7 @@ export async function bootGuest(network: E2bNetwork, metadata: Readonly<Record<s
     fs.writeFileSync(path.join(names, name), content)
     return { hostPath: path.join(names, name), path: `/etc/${name}` }
   })
-  const redirector = await startRedirector(network, gatewayPort)
+  const redirector = await startRedirector(network, network.egressProxy == null ? gatewayPort : undefined)
   const { promise: up, resolve } = Promise.withResolvers<undefined>()
   const clean = async (): Promise<void> => {
     await redirector.stop()

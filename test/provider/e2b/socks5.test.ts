@@ -87,6 +87,12 @@ describeNeeding(
       expect(await curl(`-x http://${address}:${gateway.port} http://${ALLOWED}/`)).toEqual(NOTHING)
     })
 
+    test('what E2B opens with the names comes to the gateway too, as an address, where the policy refuses it', async () => {
+      expect(await curl('http://8.8.8.8:53/')).toEqual(NOTHING)
+      const [line] = bench.gateway.auditLines().filter(({ host }) => host === '8.8.8.8')
+      expect(line).toMatchObject({ sandbox: sandbox.id, dialect: 'socks5', port: 53, decision: 'deny', reason: 'address_not_allowed' }) // prettier-ignore
+    })
+
     test('datagrams get to the one name server, and nowhere else', async () => {
       const ask = (server: string) =>
       sandbox.exec('perl', ['-e', `use Socket; socket(S, AF_INET, SOCK_DGRAM, 0); connect(S, pack_sockaddr_in(53, inet_aton('${server}'))); send(S, pack('H*', '53500100000100000000000003777777076578616d706c6503636f6d0000010001'), 0); vec($r = '', fileno(S), 1) = 1; print select($r, undef, undef, 2) > 0 && sysread(S, $a, 512) ? 'answered' : 'silent'`]) // prettier-ignore
