@@ -1,7 +1,7 @@
 /**
- * `npm run bench -- [--rounds 3] [--modes 'rate down up idle mixed'] [--tokens 500] [--entries 20] [--peers 'relay squid'] [--json FILE] [--check]`
+ * `npm run bench -- [--rounds 3] [--modes 'rate down up idle mixed'] [--tokens 500] [--entries 20] [--peers 'relay squid tinyproxy …'] [--json FILE] [--check]`
  * Compares the gateway with its peers in one interleaved run on one core, and prints medians and ratios to squid, by round. `BENCH_KIT` names the folder of
- * the load generator (default `../shared/bench`); it needs gcc, jq, taskset and squid. `--check` ends with 1 when CPU for each tunnel or GiB is more than
+ * the load generator (default `../shared/bench`); it needs gcc, jq, taskset and squid. `--peers all` takes all that `peers.ts` knows and this machine has. `--check` ends with 1 when CPU for each tunnel or GiB is more than
  * a tenth above the ratio that `bench/kept-ratios.json` holds.
  */
 import { spawnSync } from 'node:child_process'
@@ -9,6 +9,7 @@ import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
+import { PEERS, peers } from './peers.ts'
 import { prepareBench } from './prepare.ts'
 
 const ROOT = path.resolve(import.meta.dirname, '..')
@@ -42,18 +43,29 @@ try {
   })
   const profile = values.profile === undefined ? '' : `--cpu-prof --cpu-prof-dir=${path.resolve(values.profile)} `
   const out = path.join(folder, 'results.jsonl')
-  const args = [
-    '--name',
-    'sallyport',
-    '--port',
-    String(PORT),
-    '--cmd',
-    `${process.execPath} ${profile}${path.join(ROOT, 'bench/gateway.ts')} ${config}`,
-  ]
   const modes = values.modes.replace(/\brate\b/, Array(RATES).fill('rate').join(' '))
-  args.push('--auth', tokens, '--rounds', values.rounds, '--modes', modes, '--peers', values.peers, '--out', out)
-  const run = spawnSync(path.join(kit, 'compare.sh'), args, { stdio: ['ignore', 'ignore', 'inherit'] })
-  if (run.status !== 0) process.exitCode = 1
+  const wanted = values.peers === 'all' ? ['relay', 'squid', ...PEERS] : values.peers.split(' ')
+  const ofKit = wanted.filter((name) => name === 'relay' || name === 'squid')
+  const others = peers(
+    wanted.filter((name) => !ofKit.includes(name)),
+    folder,
+    PORT,
+  )
+  const own = `${process.execPath} ${profile}${path.join(ROOT, 'bench/gateway.ts')} ${config}`
+  for (let round = 1; round <= Number(values.rounds); round++) {
+    compare(['--name', 'sallyport', '--cmd', own, '--auth', tokens, '--peers', ofKit.join(' ')], round)
+    for (const { name, command } of others) compare(['--name', name, '--cmd', command, '--peers', ''], round)
+  }
+
+  function compare(args: readonly string[], round: number): void {
+    const own = path.join(folder, 'round.jsonl')
+    const all = [...args, '--port', String(PORT), '--rounds', '1', '--modes', modes, '--out', own]
+    const run = spawnSync(path.join(kit, 'compare.sh'), all, { stdio: ['ignore', 'ignore', 'inherit'] })
+    if (run.status !== 0) process.exitCode = 1
+    for (const line of fs.existsSync(own) ? fs.readFileSync(own, 'utf8').trim().split('\n') : [])
+      if (line !== '') fs.appendFileSync(out, `${JSON.stringify({ ...(JSON.parse(line) as Row), round })}\n`)
+    fs.rmSync(own, { force: true })
+  }
   const lines = fs.readFileSync(out, 'utf8').trim().split('\n')
   const results = measured(lines.map((line) => JSON.parse(line) as Row))
   print(results)

@@ -23,8 +23,8 @@ export class IpAddress {
   private constructor(bytes: readonly number[]) {
     this.bytes = Object.freeze(bytes)
     this.family = bytes.length === 4 ? 4 : 6
-    this.text = this.family === 4 ? bytes.join('.') : formatIpv6(bytes)
     this.bits = bitsOf(bytes)
+    this.text = this.family === 4 ? bytes.join('.') : formatIpv6(bytes, this.bits)
     Object.freeze(this)
   }
 
@@ -80,8 +80,11 @@ export function parseRange(text: string): Parsed<AddressRange> {
 
 /** The range of all addresses that share the first `length` bits with this one. */
 export function rangeOf(address: IpAddress, length: number): AddressRange {
-  const base = makeAddress(address.bytes.map((byte, place) => byte & networkMask(length - 8 * place)))
-  const bits = base.bits.slice(0, length)
+  const bits = address.bits.slice(0, length)
+  const hasHostBits = address.bits.includes('1', length)
+  const base = hasHostBits
+    ? makeAddress(address.bytes.map((byte, place) => byte & networkMask(length - 8 * place)))
+    : address
   return Object.freeze({ family: address.family, length, bits, text: `${base.text}/${length}` })
 }
 
@@ -176,8 +179,8 @@ function groupBytes(text: string, isLast: boolean): number[] | undefined {
 }
 
 /** RFC 5952 sections 4 and 5: the first longest run of two or more zero groups is `::`; a mapped address ends in dots. */
-function formatIpv6(bytes: readonly number[]): string {
-  if (bitsOf(bytes).startsWith(MAPPED_BITS)) return `::ffff:${bytes.slice(12).join('.')}`
+function formatIpv6(bytes: readonly number[], bits: string): string {
+  if (bits.startsWith(MAPPED_BITS)) return `::ffff:${bytes.slice(12).join('.')}`
   const groups: string[] = []
   for (let place = 0; place < 16; place += 2) {
     groups.push((((bytes[place] ?? 0) << 8) | (bytes[place + 1] ?? 0)).toString(16))

@@ -118,7 +118,7 @@ function readHostEntry(text: string, context: EntryContext, depth = 0): Parsed<H
     return faulty('path', 'an entry has no path', suggest(base))
   }
   if (text.startsWith('[')) return readBracketed(text, suggest)
-  if (parseAddress(text).ok && text.includes(':')) {
+  if (text.includes(':') && parseAddress(text).ok) {
     return faulty('address', 'an IPv6 address stands in brackets', suggest(`[${text}]`))
   }
   const colon = text.indexOf(':')

@@ -3,6 +3,7 @@ import type { IpAddress } from './address.ts'
 import type { Entry, HostEntry } from './entry.ts'
 import type { HostName } from './host.ts'
 import { coversPort, EVERY_PORT, type PortRange } from './ports.ts'
+import type { Steps } from './steps.ts'
 
 /** The entry that covers a destination, `other-port` when entries cover only its host, else `undefined`. */
 export type Match = Rule | 'other-port' | undefined
@@ -14,23 +15,32 @@ export interface Rule {
   readonly ports: readonly PortRange[]
 }
 
+/** Entries that are added in a step. */
+const STEP_ENTRIES = 500
+
 /** A compiled list of entries; immutable. The most specific entry answers: exact, then the longest wildcard or range. */
 export class HostTable {
   readonly #names = new Map<string, Rule[]>()
   readonly #below = new Map<string, Rule[]>()
   readonly #prefixes = { 4: new Map<string, Rule[]>(), 6: new Map<string, Rule[]>() }
   /** The lengths that occur among the prefixes, longest first. */
-  readonly #lengths: { readonly 4: readonly number[]; readonly 6: readonly number[] }
+  readonly #lengths = { 4: [] as number[], 6: [] as number[] }
+  readonly #withoutPorts: 'default' | 'every'
 
   /** `withoutPorts`: what entries without a port cover: 80 and 443 in a list that allows, every port in one that denies. */
   constructor(entries: readonly Entry[], withoutPorts: 'default' | 'every') {
-    for (const entry of entries) {
-      for (const part of entry.kind === 'preset' ? entry.entries : [entry]) {
-        const coversAll = withoutPorts === 'every' && (entry.kind === 'preset' || !part.hasPorts)
-        this.#add(part, { text: entry.text, ports: coversAll ? EVERY_PORT : part.ports })
-      }
+    this.#withoutPorts = withoutPorts
+    for (const entry of entries) this.#add(entry)
+  }
+
+  /** The same in steps. */
+  static *inSteps(entries: readonly Entry[], withoutPorts: 'default' | 'every'): Steps<HostTable> {
+    const table = new HostTable([], withoutPorts)
+    for (const [index, entry] of entries.entries()) {
+      if (index % STEP_ENTRIES === STEP_ENTRIES - 1) yield
+      table.#add(entry)
     }
-    this.#lengths = { 4: lengthsOf(this.#prefixes[4]), 6: lengthsOf(this.#prefixes[6]) }
+    return table
   }
 
   /** Whether any address is listed at all. */
@@ -59,12 +69,23 @@ export class HostTable {
     return match
   }
 
-  #add(entry: HostEntry, rule: Rule): void {
+  #add(entry: Entry): void {
+    for (const part of entry.kind === 'preset' ? entry.entries : [entry]) {
+      const coversAll = this.#withoutPorts === 'every' && (entry.kind === 'preset' || !part.hasPorts)
+      this.#addPart(part, { text: entry.text, ports: coversAll ? EVERY_PORT : part.ports })
+    }
+  }
+
+  #addPart(entry: HostEntry, rule: Rule): void {
     if (entry.kind === 'exact') push(this.#names, entry.host, rule)
     else if (entry.kind === 'wildcard') push(this.#below, entry.below, rule)
     else {
-      const block = entry.kind === 'address' ? entry.address : entry.range
-      push(this.#prefixes[block.family], block.bits, rule)
+      const { family, bits } = entry.kind === 'address' ? entry.address : entry.range
+      push(this.#prefixes[family], bits, rule)
+      const lengths = this.#lengths[family]
+      if (lengths.includes(bits.length)) return
+      lengths.push(bits.length)
+      lengths.sort((one, other) => other - one)
     }
   }
 }
@@ -84,8 +105,4 @@ function push(rules: Map<string, Rule[]>, key: string, rule: Rule): void {
   const known = rules.get(key)
   if (known === undefined) rules.set(key, [rule])
   else known.push(rule)
-}
-
-function lengthsOf(prefixes: ReadonlyMap<string, unknown>): readonly number[] {
-  return [...new Set([...prefixes.keys()].map((bits) => bits.length))].sort((one, other) => other - one)
 }

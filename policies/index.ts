@@ -26,10 +26,13 @@ export { faulty, parsed, quoted, type Checked, type Fault, type LocatedFault, ty
 export {
   compileDeniedHosts,
   compilePolicy,
+  compilePolicySteps,
   egressPolicySchema,
   layerPolicySchema,
   parseLayerPolicy,
+  parseLayerPolicySteps,
   parsePolicy,
+  parsePolicySteps,
   parseSets,
   type CompiledPolicy,
   type EgressPolicy,
@@ -47,6 +50,7 @@ export {
   type OwnListener,
 } from './special-purpose.ts'
 export { metadataIn } from './special-purpose-blocks.ts'
+export { finish, type Steps } from './steps.ts'
 export { doubt, DOUBT_KINDS, type Doubt } from './suggestion/doubts.ts'
 export type { DoubtKind } from './suggestion/doubtful-names.ts'
 export {

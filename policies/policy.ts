@@ -5,6 +5,7 @@ import { HostTable } from './host-table.ts'
 import { faulty, quoted, type Checked, type LocatedFault } from './parsed.ts'
 import { findPreset } from './presets/index.ts'
 import { SharedLists } from './shared-lists.ts'
+import { finish, type Steps } from './steps.ts'
 
 /** A policy as the host of sandboxes writes it. Whatever is not allowed is denied. */
 export type EgressPolicy =
@@ -45,20 +46,34 @@ export interface StaticPolicy {
   readonly deniedHosts: readonly string[]
 }
 
-/** Entries in one list, before sets are expanded. */
-const MAX_ENTRIES = 10_000
+/** Entries in one list of a policy of the operator's, before sets are expanded. */
+const MAX_ENTRIES = 100_000
+/** The same in what a token or a sandbox brings along. */
+const MAX_CLAIM_ENTRIES = 10_000
 
-const hostList = z.array(z.string()).max(MAX_ENTRIES)
 const shapes = {
   denyAll: z.strictObject({ kind: z.literal('deny-all') }),
   allowAll: z.strictObject({ kind: z.literal('allow-all') }),
-  static: z.strictObject({ kind: z.literal('static'), allowedHosts: hostList, deniedHosts: hostList.optional() }),
+  static: staticShape(MAX_ENTRIES),
   named: z.strictObject({ kind: z.literal('named'), name: z.string().min(1).max(100) }),
 }
 const mode = { mode: z.enum(['enforce', 'report']).optional() }
 
+function staticShape(maxEntries: number) {
+  const hostList = z.array(z.string()).max(maxEntries)
+  return z.strictObject({ kind: z.literal('static'), allowedHosts: hostList, deniedHosts: hostList.optional() })
+}
+
 /** A policy as data, such as a token's `egress`; unknown members are refused. */
 export const egressPolicySchema = z.discriminatedUnion('kind', [
+  shapes.denyAll,
+  shapes.allowAll,
+  staticShape(MAX_CLAIM_ENTRIES),
+  shapes.named,
+])
+
+/** One of the operator's, which may be long. */
+const operatorPolicySchema = z.discriminatedUnion('kind', [
   shapes.denyAll,
   shapes.allowAll,
   shapes.static,
@@ -75,38 +90,67 @@ export const layerPolicySchema = z.discriminatedUnion('kind', [
 
 /** Reads and compiles a policy from unknown data, with every fault and where it is. */
 export function parsePolicy(input: unknown, context: EntryContext): Checked<CompiledPolicy> {
-  const shape = egressPolicySchema.safeParse(input)
-  return shape.success ? compilePolicy(shape.data, context) : { ok: false, faults: shapeFaults(shape.error) }
+  return finish(parsePolicySteps(input, context))
+}
+
+/** {@link parsePolicy} in steps. */
+export function* parsePolicySteps(input: unknown, context: EntryContext): Steps<Checked<CompiledPolicy>> {
+  const shape = (context.from === 'token' ? egressPolicySchema : operatorPolicySchema).safeParse(input)
+  if (!shape.success) return { ok: false, faults: shapeFaults(shape.error) }
+  yield
+  return yield* compilePolicySteps(shape.data, context)
+}
+
+/** An operator's or tenant's layer, compiled. */
+export interface CompiledLayer {
+  readonly policy: CompiledPolicy
+  readonly mode: 'enforce' | 'report'
 }
 
 /** Reads and compiles an operator's or tenant's layer, which may have a `mode`. */
-export function parseLayerPolicy(
-  input: unknown,
-  context: EntryContext,
-): Checked<{ readonly policy: CompiledPolicy; readonly mode: 'enforce' | 'report' }> {
+export function parseLayerPolicy(input: unknown, context: EntryContext): Checked<CompiledLayer> {
+  return finish(parseLayerPolicySteps(input, context))
+}
+
+/** {@link parseLayerPolicy} in steps. */
+export function* parseLayerPolicySteps(input: unknown, context: EntryContext): Steps<Checked<CompiledLayer>> {
   const shape = layerPolicySchema.safeParse(input)
   if (!shape.success) return { ok: false, faults: shapeFaults(shape.error) }
   const { mode = 'enforce', ...data } = shape.data
-  const policy = compilePolicy(data, context)
+  yield
+  const policy = yield* compilePolicySteps(data, context)
   return policy.ok ? { ok: true, value: { policy: policy.value, mode } } : policy
 }
 
-/** Compiles a policy; the faults of all entries come at once, each with its path. */
+/** Compiles a policy; the faults of all entries come at once (of the first thousand), each with its path. */
 export function compilePolicy(policy: EgressPolicyData, context: EntryContext): Checked<CompiledPolicy> {
+  return finish(compilePolicySteps(policy, context))
+}
+
+/** {@link compilePolicy} in steps. */
+export function* compilePolicySteps(policy: EgressPolicyData, context: EntryContext): Steps<Checked<CompiledPolicy>> {
   if (policy.kind !== 'static') return { ok: true, value: policy }
   const { allowedHosts, deniedHosts = [] } = policy
   const shared = sharedLists(context)
-  const source = JSON.stringify([context.from, allowedHosts, deniedHosts])
+  const source = sourceOf(allowedHosts, deniedHosts, context)
   const known = shared.find(source)
   if (known !== undefined) return { ok: true, value: known }
-  const allowed = parseEntries(allowedHosts, 'allowedHosts', context)
-  const denied = parseEntries(deniedHosts, 'deniedHosts', context)
+  yield
+  const allowed = yield* parseEntries(allowedHosts, 'allowedHosts', context)
+  const denied = yield* parseEntries(deniedHosts, 'deniedHosts', context)
   if (!allowed.ok || !denied.ok) {
     return { ok: false, faults: [allowed, denied].flatMap((list) => (list.ok ? [] : list.faults)) }
   }
-  const compiled = staticPolicy(allowed.value, denied.value)
+  const compiled = yield* staticPolicy(allowed.value, denied.value)
   shared.keep(source, compiled)
+  yield
+  // What is kept of a policy is its canonical form.
+  shared.keep(sourceOf(compiled.allowedHosts, compiled.deniedHosts, context), compiled)
   return { ok: true, value: compiled }
+}
+
+function sourceOf(allowedHosts: readonly string[], deniedHosts: readonly string[], { from }: EntryContext): string {
+  return JSON.stringify([from, allowedHosts, deniedHosts])
 }
 
 /** A list means what the sets that it may name make of it. */
@@ -123,8 +167,8 @@ function sharedLists({ sets = NO_SETS }: EntryContext): SharedLists {
 
 /** Compiles the operator's own `deniedHosts`: a layer named `ceiling`, placed first, that allows all the rest. */
 export function compileDeniedHosts(deniedHosts: readonly string[], context: EntryContext): Checked<StaticPolicy> {
-  const denied = parseEntries(deniedHosts, 'deniedHosts', context)
-  return denied.ok ? { ok: true, value: staticPolicy('any', denied.value) } : denied
+  const denied = finish(parseEntries(deniedHosts, 'deniedHosts', context))
+  return denied.ok ? { ok: true, value: finish(staticPolicy('any', denied.value)) } : denied
 }
 
 /** Reads the operator's own sets. A set may name a shipped set, not another of its kind; a shipped name is taken. */
@@ -134,7 +178,7 @@ export function parseSets(sets: Readonly<Record<string, readonly string[]>>): Ch
   for (const [name, texts] of Object.entries(sets)) {
     const nameFault = setNameFault(name)
     if (nameFault !== undefined) faults.push({ path: name, ...nameFault })
-    const entries = parseEntries(texts, name, { from: 'file' })
+    const entries = finish(parseEntries(texts, name, { from: 'file' }))
     if (entries.ok)
       read.set(
         name,
@@ -152,14 +196,27 @@ function setNameFault(name: string): { code: string; message: string } | undefin
   return faulty('preset', `${quoted(name)} is no name for a set; use lower-case letters, digits and \`-\``).fault
 }
 
+/** Entries that are read in a step. */
+const STEP_ENTRIES = 100
+
+/** Faulty entries that are told of at once: to find the right form costs more than to read it. */
+const MAX_FAULTS = 1_000
+
 /** Repeated entries count once. */
-function parseEntries(texts: readonly string[], path: string, context: EntryContext): Checked<readonly Entry[]> {
-  if (texts.length > MAX_ENTRIES) {
-    return { ok: false, faults: [{ path, code: 'length', message: `a list holds at most ${MAX_ENTRIES} entries` }] }
+function* parseEntries(
+  texts: readonly string[],
+  path: string,
+  context: EntryContext,
+): Steps<Checked<readonly Entry[]>> {
+  const most = context.from === 'token' ? MAX_CLAIM_ENTRIES : MAX_ENTRIES
+  if (texts.length > most) {
+    return { ok: false, faults: [{ path, code: 'length', message: `a list holds at most ${most} entries` }] }
   }
   const faults: LocatedFault[] = []
   const entries = new Map<string, Entry>()
   for (const [index, text] of texts.entries()) {
+    if (index % STEP_ENTRIES === STEP_ENTRIES - 1) yield
+    if (faults.length === MAX_FAULTS) break
     const entry = parseEntry(text, context)
     if (entry.ok) entries.set(entry.value.text, entry.value)
     else faults.push({ path: `${path}[${index}]`, ...entry.fault })
@@ -167,11 +224,14 @@ function parseEntries(texts: readonly string[], path: string, context: EntryCont
   return faults.length > 0 ? { ok: false, faults } : { ok: true, value: [...entries.values()] }
 }
 
-function staticPolicy(allowed: readonly Entry[] | 'any', denied: readonly Entry[]): StaticPolicy {
+function* staticPolicy(allowed: readonly Entry[] | 'any', denied: readonly Entry[]): Steps<StaticPolicy> {
+  const allowTable = allowed === 'any' ? allowed : yield* HostTable.inSteps(allowed, 'default')
+  const denyTable = yield* HostTable.inSteps(denied, 'every')
+  yield
   return Object.freeze({
     kind: 'static',
-    allowed: allowed === 'any' ? allowed : new HostTable(allowed, 'default'),
-    denied: new HostTable(denied, 'every'),
+    allowed: allowTable,
+    denied: denyTable,
     allowedHosts: Object.freeze(allowed === 'any' ? [] : allowed.map(({ text }) => text)),
     deniedHosts: Object.freeze(denied.map(({ text }) => text)),
   })

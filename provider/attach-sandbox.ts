@@ -1,7 +1,7 @@
 /** Reaches a sandbox that another process made, and goes on with its way out when that process is gone. */
 import type { EgressPolicy } from '../policies/index.ts'
 import { clientOf, type MadeSandbox, openGrant, takerOf, type Workshop } from './create-sandbox.ts'
-import type { StartedSandbox } from './backend.ts'
+import { credentialOf, type StartedSandbox } from './backend.ts'
 import type { EgressLink } from './egress/egress.ts'
 import { rm } from 'node:fs/promises'
 import { ownerOfThisProcess, stateOfOwner } from './owner.ts'
@@ -47,7 +47,7 @@ async function adopt(
   const policy: EgressPolicy = meta.egress ?? { kind: 'deny-all' }
   const { id, tenant } = meta
   const open = async (): Promise<EgressLink> => {
-    if (backend.egress !== 'token')
+    if (credentialOf(backend) === undefined)
       return egress.open({ sandbox: id, tenant, policy, socketPath: pathsOf(runtimeRoot, id).gatewaySocket })
     const grant = await openGrant(workshop, meta, policy)
     await grant.begin(takerOf(started, client))

@@ -1,6 +1,6 @@
 /** What a backend is to the provider: it starts a worker behind a wall, with a way to it and a way out of it, and takes it away again. */
 import type net from 'node:net'
-import type { EgressGrant, TakeToken } from './egress/egress.ts'
+import type { EgressCredential, EgressGrant, TakeToken } from './egress/egress.ts'
 import type { SandboxCapabilities, SandboxEnvironment, SandboxInfo } from './sandbox.ts'
 import type { WorkerClient, WorkerProbe, WorkerProbeReport } from './worker-client.ts'
 
@@ -17,7 +17,7 @@ export const INSIDE_GATEWAY: InsideAddress = { host: '127.0.0.1', port: 3128 }
 /** What a backend is asked to start. */
 export interface StartRequest {
   readonly id: string
-  /** The way out of a sandbox that is elsewhere: there for backends whose `egress` is `token`. */
+  /** The way out of a sandbox that is elsewhere: there for backends whose `egress` is not `socket`. */
   readonly grant?: EgressGrant | undefined
   /** Folder of this sandbox on the host (mode 0700): `control/` for the worker's socket, `egress/` for the gateway's. */
   readonly runtimeFolder: string
@@ -54,7 +54,7 @@ export type StartedSandbox = (ReachedByStream | ReachedByClient) & {
   readonly probed?: WorkerProbeReport | undefined
   /** Called once the worker has answered: takes away what only its start needed, such as the file that told it its bearer. */
   readonly answered?: () => Promise<void>
-  /** Of a sandbox elsewhere: what is done with each further token. By default the worker is told. */
+  /** Of a sandbox elsewhere: what is done with each further token or handle. By default the worker is told. */
   readonly takeToken?: TakeToken
   /** Resolves when the sandbox is gone by itself. */
   readonly ended: Promise<void>
@@ -81,10 +81,10 @@ export interface Backend {
   readonly environment: SandboxEnvironment
   readonly capabilities: SandboxCapabilities
   /**
-   * How its sandboxes reach the gateway: `socket`, the default, by one in the runtime folder of this host; `token`: they are elsewhere, and reach it over
-   * the network.
+   * How its sandboxes reach the gateway: `socket`, the default, by one in the runtime folder of this host; otherwise they are elsewhere, reach it over the
+   * network, and show it a token or a handle.
    */
-  readonly egress?: 'socket' | 'token'
+  readonly egress?: 'socket' | EgressCredential
   /** Milliseconds that taking away what one step of a start made may take; 10 s by default. */
   readonly undoBudgetMs?: number
   /** Whether a sandbox can be started before it is known for whom: its labels are kept by the host alone. */
@@ -97,4 +97,9 @@ export interface Backend {
   readonly attach: (id: string) => Promise<StartedSandbox | undefined>
   /** Ends what it keeps ready for sandboxes to come; idempotent. Called when the provider is closed. */
   readonly close?: () => Promise<void>
+}
+
+/** What sandboxes of a backend show the gateway; undefined for those of this host. */
+export function credentialOf({ egress = 'socket' }: Backend): EgressCredential | undefined {
+  return egress === 'socket' ? undefined : egress
 }

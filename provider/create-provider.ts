@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import type { EgressPolicy } from '../policies/index.ts'
 import type { Gateway } from '../proxy/index.ts'
-import type { Backend } from './backend.ts'
+import { type Backend, credentialOf } from './backend.ts'
 import { createSandbox, type MadeSandbox, type Workshop } from './create-sandbox.ts'
 import { attachSandbox } from './attach-sandbox.ts'
 import { boundEgress } from './egress/bound.ts'
@@ -43,7 +43,7 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
   }
   checkPolicy(defaultEgress)
   const egress = egressOf(options, runtimeRoot)
-  if (backend.egress === 'token' && egress.grant === undefined) throw outOfReach(backend)
+  checkReach(backend, egress)
   const spares = new SpareSandboxes({ backend, egress, runtimeRoot }, checkSpares(options.spares ?? 0))
   if (options.spares !== undefined && options.spares > 0 && backend.canBeSpare !== true) throw noSpares(backend)
   const workshop: Workshop = { backend, egress, runtimeRoot, takeSpare: spares.take }
@@ -180,6 +180,19 @@ function checkOptions(
       )
   }
   checkLabels(labels)
+}
+
+/** @throws SandboxError `SALLYPORT_SANDBOX_NOT_SUPPORTED` for a gateway that sandboxes of the backend can't be let in by */
+function checkReach(backend: Backend, { grant, gives }: Egress): void {
+  const credential = credentialOf(backend)
+  if (credential !== undefined && grant === undefined) throw outOfReach(backend)
+  if (gives?.(credential ?? 'token') !== false) return
+  throw new SandboxError(
+    'SALLYPORT_SANDBOX_NOT_SUPPORTED',
+    credential === 'handle'
+      ? `sandboxes of the backend \`${backend.name}\` show the gateway a handle here, and its control API makes those: give \`gateway: { url, control }\``
+      : `sandboxes of the backend \`${backend.name}\` show the gateway a token of yours: give \`gateway: { url, issuer, issuerKey }\``,
+  )
 }
 
 function outOfReach({ name }: Backend): SandboxError {

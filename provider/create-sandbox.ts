@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { EgressPolicy } from '../policies/index.ts'
-import { type Backend, INSIDE_GATEWAY, type StartedSandbox } from './backend.ts'
+import { type Backend, credentialOf, INSIDE_GATEWAY, type StartedSandbox } from './backend.ts'
 import { afterMs } from './backends/time-to-live.ts'
 import { messageOf, Transaction } from './create-transaction.ts'
 import type { Egress, EgressGrant, EgressLink, TakeToken } from './egress/egress.ts'
@@ -84,7 +84,7 @@ async function makeAnew(workshop: Workshop, policy: EgressPolicy, options: Creat
     const order = { ...options, workerToken, signal, transaction, probe: probeFor(workshop.backend.capabilities) }
     // On this machine neither needs the other: the sandbox sees the folder of the socket.
     const [link, { started, client }] =
-      workshop.backend.egress === 'token'
+      credentialOf(workshop.backend) !== undefined
         ? await startElsewhere(workshop, meta, policy, order)
         : await both(openLink(workshop, meta, policy, transaction), start(workshop, meta, order), (fault) =>
             failed.abort(fault),
@@ -200,7 +200,7 @@ export async function openGrant(
   { id, tenant }: SandboxMeta,
   policy: EgressPolicy,
 ): Promise<EgressGrant> {
-  const grant = await egress.grant?.({ sandbox: id, tenant, policy })
+  const grant = await egress.grant?.({ sandbox: id, tenant, policy, credential: credentialOf(backend) ?? 'token' })
   // Said earlier to whoever made the provider.
   if (grant === undefined) throw new TypeError(`sandboxes of \`${backend.name}\` do not reach this gateway`)
   return grant

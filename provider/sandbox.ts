@@ -150,6 +150,13 @@ export interface SandboxCapabilities {
   readonly attach: boolean
   /** Commands have the token of their sandbox in their environment, fresh for each: nothing inside could add it for them. */
   readonly tokenInEnvironment?: true
+  /**
+   * Commands are told of no gateway, and need none: what they open to ports 80 and 443 is carried there by the platform, under the name that its head says.
+   * A refusal is a connection that is closed without an answer.
+   */
+  readonly transparentEgress?: true
+  /** A connection that the platform stops seems to open first, and is closed then: only an answer says that somebody was reached. */
+  readonly opensBeforeDecision?: true
   /** Commands may make sockets of any kind: the sandbox has a kernel of its own, and what is walled in is its one network device. */
   readonly anySocket?: true
   /** What stays open all the same, for people. */

@@ -1,19 +1,22 @@
-/** Sandboxes as machines of E2B: its firewall lets them reach the gateway and nothing else, and its SDK carries out what a worker would. */
+/** Sandboxes as machines of E2B: its firewall or its proxy leads them to the gateway and to nothing else, and its SDK carries out what a worker would. */
 import type { Backend, StartedSandbox, StartRequest } from '../backend.ts'
-import type { SandboxCapabilities, SandboxInfo } from '../sandbox.ts'
+import type { EgressGrant, TakeToken } from '../egress/egress.ts'
+import type { SandboxInfo } from '../sandbox.ts'
 import { SandboxError } from '../sandbox-error.ts'
 import { isSandboxId } from '../runtime-folder.ts'
 import { lost } from '../worker-client/exchange.ts'
 import { createE2bApi, type E2bApi, type Machine } from './e2b/e2b-api.ts'
 import { type E2bOptions, resolveE2bOptions, type ResolvedE2bOptions } from './e2b/e2b-options.ts'
-import { findGateway, type GatewayPlace, networkFor } from './e2b/gateway-address.ts'
+import { findGateway, type GatewayPlace, networkFor, proxyNetworkFor } from './e2b/gateway-address.ts'
+import { capabilitiesOf } from './e2b/e2b-capabilities.ts'
 import { failingClient } from './e2b/failing-client.ts'
 import { endByLabels } from './e2b/end-by-labels.ts'
 import { keepEnvironment, keptEnvironment } from './e2b/kept-environment.ts'
 import { createMachineClient } from './e2b/machine-client.ts'
-import { ALL, gatewayOf, infoOf, labelsOfOne, machineLabels } from './e2b/machine-labels.ts'
+import { ALL, egressOf, gatewayOf, infoOf, labelsOfOne, machineLabels } from './e2b/machine-labels.ts'
 import { type MachineFolders, prepareMachine } from './e2b/prepare-machine.ts'
 import { lifeMs, watchMachine } from './e2b/watch-machine.ts'
+import type { WayOut } from './e2b/way-out.ts'
 import { afterMs } from './time-to-live.ts'
 
 /** See {@link E2bOptions}. */
@@ -32,7 +35,7 @@ export function createE2bBackend(given: E2bBackendOptions): Backend {
   return {
     name: 'e2b',
     environment: 'linux-namespace',
-    egress: 'token',
+    egress: options.egress === 'socks5-proxy' ? 'handle' : 'token',
     undoBudgetMs: UNDO_BUDGET_MS,
     capabilities: capabilitiesOf(options),
     check: async () => {
@@ -56,6 +59,7 @@ export function createE2bBackend(given: E2bBackendOptions): Backend {
       try {
         const gateway = gatewayOf(listed)
         if (gateway === undefined) throw lost(new Error('the labels of the machine are not as they were made'))
+        if (egressOf(listed) !== options.egress) throw otherEgress(egressOf(listed))
         const folders = await prepareMachine(machine, { gateway, isNew: false, template: options.template })
         const env = await keptEnvironment(machine, folders)
         return live(api, options, { machine, gateway, folders, env, expiresAtMs })
@@ -77,6 +81,7 @@ async function start(api: E2bApi, options: ResolvedE2bOptions, request: StartReq
       'commands in a machine of E2B speak to the gateway themselves, and can not be told of an authority of your own: leave `ca` out, and give the gateway a certificate that everybody trusts',
     )
   const lifeFor = (ms: number | undefined) => (ms === undefined ? undefined : Date.now() + ms)
+  const handle = options.egress === 'socks5-proxy' ? await grant.token() : undefined
   // Also where the reply to the request is lost: then the machine is found by its labels.
   signal?.throwIfAborted()
   const made: { machine?: Machine } = {}
@@ -84,8 +89,8 @@ async function start(api: E2bApi, options: ResolvedE2bOptions, request: StartReq
     made.machine === undefined ? endByLabels(api, labelsOfOne(id)) : api.end(made.machine.sandboxId),
   )
   const machine = await api.create({
-    metadata: machineLabels(request, gateway),
-    network: networkFor(gateway),
+    metadata: machineLabels(request, gateway, options.egress),
+    network: handle === undefined ? networkFor(gateway) : proxyNetworkFor(gateway, handle),
     timeoutMs: lifeMs(options.leaseMs, lifeFor(timeoutMs === undefined ? undefined : timeoutMs + SETUP_MS)),
   })
   made.machine = machine
@@ -96,7 +101,7 @@ async function start(api: E2bApi, options: ResolvedE2bOptions, request: StartReq
   // Its time begins when it can be used; until now the platform has given it some more.
   const expiresAtMs = lifeFor(timeoutMs)
   if (expiresAtMs !== undefined) await api.extend(machine.sandboxId, lifeMs(options.leaseMs, expiresAtMs))
-  return live(api, options, { machine, gateway, folders, env, expiresAtMs, token: grant.token })
+  return live(api, options, { machine, gateway, folders, env, expiresAtMs, grant, handle })
 }
 
 interface LiveMachine {
@@ -105,15 +110,16 @@ interface LiveMachine {
   readonly folders: MachineFolders
   readonly env: Readonly<Record<string, string>>
   readonly expiresAtMs: number | undefined
-  /** Undefined until one is given. */
-  readonly token?: () => Promise<string>
+  /** Undefined for one that another process made. */
+  readonly grant?: EgressGrant
+  /** That the platform has already. */
+  readonly handle?: string | undefined
 }
 
 function live(api: E2bApi, options: ResolvedE2bOptions, parts: LiveMachine): StartedSandbox {
   const { machine, gateway, folders, env, expiresAtMs } = parts
-  let given: string | undefined
-  const token = parts.token ?? (() => Promise.resolve(given))
-  const { client, lose } = createMachineClient({ machine, gateway, env, token, ...folders })
+  const { way, take } = wayOf(api, options, parts)
+  const { client, lose } = createMachineClient({ machine, gateway, env, way, ...folders })
   const watch = watchMachine({ api, machine, leaseMs: options.leaseMs, expiresAtMs, onLoss: lose })
   let stopping: Promise<void> | undefined
   const stop = (): Promise<void> => {
@@ -136,39 +142,47 @@ function live(api: E2bApi, options: ResolvedE2bOptions, parts: LiveMachine): Sta
             .catch(() => undefined)
             .then(() => ended.resolve(undefined))
         })
+  const itself = { host: gateway.address, port: gateway.port }
   return {
     client,
     rootDir: folders.rootDir,
-    directTargets: options.directTargets,
+    // Where the platform carries connections to the gateway, nobody gets to it past that.
+    directTargets: way.kind === 'socks5-proxy' ? [...options.directTargets, itself] : options.directTargets,
     announced: true,
-    takeToken: (next) => {
-      given = next
-      return Promise.resolve()
-    },
+    takeToken: take,
     ended: ended.promise,
     stop,
   }
 }
 
-function capabilitiesOf({ unsafeTokenInClear, unsafePrivateGateway }: ResolvedE2bOptions): SandboxCapabilities {
-  return {
-    enforcement: 'platform',
-    streaming: true,
-    spawn: true,
-    runtimeEgressChange: true,
-    memoryLimit: false,
-    processLimit: false,
-    timeToLive: true,
-    attach: true,
-    tokenInEnvironment: true,
-    anySocket: true,
-    leftOpen: [
-      'every port of the gateway’s address can be reached, not its proxy’s alone',
-      'commands have the token of their sandbox in their environment; one that runs for longer than ten minutes opens no new connections then',
-      'E2B itself sees what is run, its environment and its output',
-      'a fault in E2B’s firewall or in its machines is a way out',
-      ...(unsafeTokenInClear ? ['tokens cross the network in the clear'] : []),
-      ...(unsafePrivateGateway ? ['the gateway need not be at a public address'] : []),
-    ],
+/** How commands get to the gateway, and what is done with each further credential. */
+function wayOf(
+  api: E2bApi,
+  { egress }: ResolvedE2bOptions,
+  { machine, gateway, grant, handle }: LiveMachine,
+): { readonly way: WayOut; readonly take: TakeToken } {
+  if (egress === 'gateway-address') {
+    let given: string | undefined
+    const take = (token: string): Promise<void> => {
+      given = token
+      return Promise.resolve()
+    }
+    return { way: { kind: egress, token: grant?.token ?? (() => Promise.resolve(given)) }, take }
   }
+  let inForce = handle
+  const take = async (next: string): Promise<void> => {
+    if (next === inForce) return
+    // Until it is known which one the platform has, it is told again.
+    inForce = undefined
+    await api.setNetwork(machine.sandboxId, proxyNetworkFor(gateway, next))
+    inForce = next
+  }
+  return { way: { kind: egress, decisionOn: grant?.decisionOn }, take }
+}
+
+function otherEgress(made: string): SandboxError {
+  return new SandboxError(
+    'SALLYPORT_SANDBOX_NOT_SUPPORTED',
+    `the sandbox was made with \`egress: '${made.slice(0, 40)}'\`, and goes on with that alone`,
+  )
 }

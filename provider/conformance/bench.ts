@@ -1,4 +1,5 @@
 /** What the checks work with: a provider behind a gateway of its own, an origin on loopback, and a sandbox that checks share. */
+import { randomInt } from 'node:crypto'
 import { mkdir } from 'node:fs/promises'
 import type { EgressPolicy } from '../../policies/index.ts'
 import type { CreateSandboxOptions, Sandbox, SandboxProvider } from '../sandbox.ts'
@@ -30,13 +31,13 @@ export interface Bench {
 /** Starts an origin; the provider starts with the first sandbox. */
 export async function openBench(subject: ConformanceSubject): Promise<Bench> {
   await mkdir(subject.runtimeRoot, { recursive: true, mode: 0o700 })
-  const origin = await startOrigin()
+  const origin = await (subject.transparentEgress === true ? startOrigin(ownLoopback(), 80) : startOrigin())
   const policy: EgressPolicy = { kind: 'static', allowedHosts: [`${ALLOWED_HOST}:${origin.port}`] }
   const set = {
     config: {
       network: {
         allowPrivate: ['127.0.0.0/8'],
-        hosts: { [ALLOWED_HOST]: ['127.0.0.1'], [REFUSED_HOST]: ['127.0.0.1'] },
+        hosts: { [ALLOWED_HOST]: [origin.host], [REFUSED_HOST]: [origin.host] },
       },
       log: { level: 'silent' as const },
     },
@@ -44,8 +45,8 @@ export async function openBench(subject: ConformanceSubject): Promise<Bench> {
   }
   const reachable =
     subject.gatewayAddress === undefined ? undefined : await startReachableGateway(subject.gatewayAddress, set)
-  const make = (): SandboxProvider =>
-    subject.createProvider({ defaultEgress: policy, gateway: reachable?.remote ?? set })
+  const gateway = (subject.transparentEgress === true ? reachable?.forHandles : reachable?.remote) ?? set
+  const make = (): SandboxProvider => subject.createProvider({ defaultEgress: policy, gateway })
   const provider = make()
   const others: SandboxProvider[] = []
   let shared: Promise<Sandbox> | undefined
@@ -78,4 +79,9 @@ export async function openBench(subject: ConformanceSubject): Promise<Bench> {
       await origin.close()
     },
   }
+}
+
+/** One on which nothing else listens at the ports that everybody uses. */
+function ownLoopback(): string {
+  return `127.80.${randomInt(256)}.${randomInt(1, 255)}`
 }

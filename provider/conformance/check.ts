@@ -11,6 +11,11 @@ export interface ConformanceSubject {
   ) => SandboxProvider
   /** Of this host, a literal that sandboxes elsewhere reach: the checks then start their gateway there. Without it the gateway is the provider's own. */
   readonly gatewayAddress?: string
+  /**
+   * Its sandboxes need no proxy, as `capabilities.transparentEgress` says: the gateway of the checks makes handles, and the origin is at port 80 of an
+   * address of loopback, for which it takes Linux and root.
+   */
+  readonly transparentEgress?: boolean
   /** Absolute; made if it isn't there. */
   readonly runtimeRoot: string
   /** A Node inside the sandbox, for the clients that the checks run: its program, and what comes before its own arguments. */

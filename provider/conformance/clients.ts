@@ -46,6 +46,37 @@ http.get({ agent: new http.Agent(), host: proxy.hostname, port: proxy.port, path
   response.on('end', () => console.log(JSON.stringify({ status: response.statusCode, reason: response.headers['x-deny-reason'], body })))
 }).on('error', (error) => console.log(JSON.stringify({ status: 0, body: error.code })))`
 
+/** To whatever address, since the platform goes by the name: that of the target, whose port is dialled. */
+const STRAIGHT = `
+const at = args[0].lastIndexOf(':'), name = args[0].slice(0, at), port = Number(args[0].slice(at + 1))
+const print = (value) => { console.log(JSON.stringify(value)); process.exit(0) }`
+
+/** A plain request without a proxy, byte by byte; a refusal is a connection that is closed. */
+const STRAIGHT_BYTES = `${STRAIGHT}
+const socket = net.connect(port, '192.0.2.1')
+let text = ''
+socket.on('error', (error) => print({ status: 0, body: error.code }))
+socket.on('connect', () => socket.write('GET / HTTP/1.0\\r\\nHost: ' + name + '\\r\\n\\r\\n'))
+socket.on('data', (chunk) => { text += chunk })
+socket.on('end', () => print(text === '' ? { status: 0, body: 'closed' } : { status: Number(text.split(' ')[1]), body: text.slice(text.indexOf('\\r\\n\\r\\n') + 4) }))`
+
+/** The same by Node's own client. */
+const STRAIGHT_REQUEST = `${STRAIGHT}
+const http = require('node:http')
+http.get({ agent: new http.Agent(), host: '192.0.2.1', port, headers: { host: name } }, (response) => {
+  let body = ''
+  response.on('data', (chunk) => body += chunk)
+  response.on('end', () => print({ status: response.statusCode, body }))
+}).on('error', (error) => print({ status: 0, body: error.code }))`
+
+/** And one that stays, as `HOLD` does. */
+const STRAIGHT_HOLD = `${STRAIGHT}
+const socket = net.connect(port, '192.0.2.1')
+socket.on('error', () => undefined)
+socket.on('connect', () => socket.write('GET / HTTP/1.1\\r\\nHost: ' + name + '\\r\\n\\r\\n'))
+socket.once('data', (chunk) => console.log(String(chunk).split(' ')[1] === '200' ? 'open' : 'refused'))
+socket.on('close', () => { console.log('cut'); process.exit(0) })`
+
 /** A tunnel that stays: says \`open\`, and \`cut\` when it ends. */
 const HOLD = `
 const proxy = new URL(process.env.https_proxy)
@@ -64,6 +95,19 @@ Promise.all(args.map((target) => new Promise((resolve) => {
   socket.setTimeout(1500, () => end('timeout'))
   socket.once('connect', () => end('connected'))
   socket.once('error', (error) => end(error.code))
+}))).then((outcomes) => console.log(JSON.stringify(outcomes)))`
+
+/** The same where every connection seems to open at first: `connected` is one that answers. */
+const DIRECT_ANSWER = `
+Promise.all(args.map((target) => new Promise((resolve) => {
+  const [host, port] = target.split(' ')
+  const socket = net.connect({ host, port: Number(port) })
+  const end = (outcome) => { socket.destroy(); resolve(outcome) }
+  socket.setTimeout(1500, () => end('timeout'))
+  socket.once('connect', () => socket.write('GET / HTTP/1.0\\r\\n\\r\\n'))
+  socket.once('data', () => end('connected'))
+  socket.once('error', (error) => end(error.code))
+  socket.once('close', () => end('closed'))
 }))).then((outcomes) => console.log(JSON.stringify(outcomes)))`
 
 /** Whether any resolver of Node's answers for the names. */
@@ -102,23 +146,28 @@ export async function runScript<T>(
   }
 }
 
-/** Asks for a tunnel to `host:port`, and what is there. */
+/** Asks for a tunnel to `host:port`, and what is there; or just what is there, where no proxy is needed. */
 export function askTunnel(bench: Bench, sandbox: Sandbox, target: string): Promise<Answer> {
-  return runScript(bench, sandbox, TUNNEL, [target])
+  return runScript(bench, sandbox, isStraight(bench) ? STRAIGHT_BYTES : TUNNEL, [target])
 }
 
 /** Asks with a plain request. */
 export function askPlain(bench: Bench, sandbox: Sandbox, target: string): Promise<Answer> {
-  return runScript(bench, sandbox, PLAIN, [target])
+  return runScript(bench, sandbox, isStraight(bench) ? STRAIGHT_REQUEST : PLAIN, [target])
+}
+
+function isStraight({ provider }: Bench): boolean {
+  return provider.capabilities.transparentEgress === true
 }
 
 /** Opens a tunnel and keeps it; resolves once it is open. */
 export async function holdTunnel(
-  { subject }: Bench,
+  bench: Bench,
   sandbox: Sandbox,
   target: string,
 ): Promise<{ readonly process: SandboxProcess; readonly cut: Promise<void> }> {
-  const process = await sandbox.spawn(...onNode(subject, ['-e', WITH_ARGUMENTS + HOLD, target]))
+  const script = WITH_ARGUMENTS + (isStraight(bench) ? STRAIGHT_HOLD : HOLD)
+  const process = await sandbox.spawn(...onNode(bench.subject, ['-e', script, target]))
   const output = process.output()[Symbol.asyncIterator]()
   let said = ''
   const until = async (word: string): Promise<void> => {
@@ -144,7 +193,7 @@ export function connectDirectly(
   return runScript(
     bench,
     sandbox,
-    DIRECT,
+    bench.provider.capabilities.opensBeforeDecision === true ? DIRECT_ANSWER : DIRECT,
     targets.map((target) => target.join(' ')),
   )
 }

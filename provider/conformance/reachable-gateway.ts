@@ -3,13 +3,22 @@ import { generateKeyPairSync } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import os from 'node:os'
 import path from 'node:path'
-import { ConfigError, type ConfigInput, createGateway, type GatewayOptions, parseConfig } from '../../proxy/index.ts'
+import {
+  ConfigError,
+  type ConfigInput,
+  createGateway,
+  type GatewayOptions,
+  openKeys,
+  parseConfig,
+} from '../../proxy/index.ts'
 import type { RemoteGateway } from '../egress/remote.ts'
 
 /** One that listens. */
 export interface ReachableGateway {
   /** What a provider is given. JSON of it is good too. */
-  readonly remote: RemoteGateway & { readonly url: string; readonly issuerKey: string }
+  readonly remote: RemoteGateway & { readonly url: string; readonly issuer: string; readonly issuerKey: string }
+  /** The same where sandboxes show handles: the gateway signs for itself. */
+  readonly forHandles: RemoteGateway & { readonly url: string }
   readonly close: () => Promise<void>
 }
 
@@ -45,22 +54,27 @@ export async function startReachableGateway(
       ...config,
       state: 'state',
       listen: { proxy: `${host}:0`, admin: `unix:${socket}` },
-      issuers: [{ issuer, algorithms: ['ES256'], jwks: 'jwks.json' }],
+      issuers: [
+        { issuer, algorithms: ['ES256'], jwks: 'jwks.json' },
+        { issuer: 'https://own.sallyport.test', algorithms: ['ES256'], stateKeys: true },
+      ],
       policy: { ceiling: { kind: 'allow-all' } },
     },
     { folder },
   )
   if (!parsed.ok) throw new ConfigError(parsed.faults)
+  await (await openKeys(parsed.config.state)).rotate()
   const gateway = await createGateway({ config: parsed.config, ...(machineSets && { machineSets }) })
   const [bound] = (await gateway.listen()).proxy
   if (bound?.kind !== 'tcp') throw new Error('the gateway of the checks has no port')
+  const reached = { url: `http://${host}:${bound.port}`, control: { admin: `unix:${socket}` } }
   return {
     remote: {
-      url: `http://${host}:${bound.port}`,
+      ...reached,
       issuer,
       issuerKey: JSON.stringify({ ...privateKey.export({ format: 'jwk' }), ...named }),
-      control: { admin: `unix:${socket}` },
     },
+    forHandles: reached,
     close: async () => {
       await gateway.close()
       await rm(folder, { recursive: true, force: true })

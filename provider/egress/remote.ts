@@ -1,27 +1,32 @@
-/** Ways out through a gateway elsewhere, under tokens of ten minutes that this process mints. A command in a sandbox never has one. */
+/** Ways out through a gateway elsewhere, under tokens of ten minutes that this process mints, or handles of such that the gateway makes. */
 import { chmod, rm } from 'node:fs/promises'
 import { readSigningKey, type SigningKey } from '../../proxy/index.ts'
 import { startTokenRelay } from '../worker/token-relay.ts'
 import { type ControlAccess, createControlClient, expected } from './control-client.ts'
 import type { Egress, EgressGrant, EgressLink, EgressRequest, TakeToken } from './egress.ts'
-import { createTokenSource, type TokenIssuer, type TokenSource } from './token-source.ts'
+import { handlesOf } from './handles.ts'
+import { createTokenSource, signedTokens, type TokenIssuer, type TokenSource } from './token-source.ts'
 import { turns } from './turns.ts'
 
 /** A gateway elsewhere, and who signs for it. */
 export interface RemoteGateway {
   /** `http://host:port` or `https://host:port`, as sandboxes elsewhere and this process reach it. */
   readonly url: string | URL
-  /** `iss` of the tokens, as in the gateway's `issuers`. */
-  readonly issuer: string
-  /** Private JWK or PEM as text, or a key from `readSigningKey`. */
-  readonly issuerKey: string | SigningKey
+  /**
+   * `iss` of the tokens, as in the gateway's `issuers`. For a backend that takes handles, which the gateway signs itself: left out, or without `issuerKey`
+   * the name of that one of its issuers with `stateKeys` which signs.
+   */
+  readonly issuer?: string
+  /** Private JWK or PEM as text, or a key from `readSigningKey`. Needed for all but handles. */
+  readonly issuerKey?: string | SigningKey
   /** `aud`; `sallyport` by default. */
   readonly audience?: string
   /** PEM of authorities for `https:`; the system's by default. */
   readonly ca?: string
   /**
    * Its control API. With it the tokens of a destroyed sandbox, and those of a policy that was replaced, are revoked before `destroy()` and `setEgress()`
-   * resolve; without it what got out of a sandbox lives to its own end, ten minutes at most.
+   * resolve; without it what got out of a sandbox lives to its own end, ten minutes at most. Handles are made by it; there its admin token has the scope
+   * `read` beside `token`, since only the audit log says whether the gateway was reached.
    */
   readonly control?: ControlAccess
 }
@@ -32,7 +37,7 @@ const RETRY_MS = 5_000
 
 /**
  * Opens nothing yet.
- * @throws TypeError for a URL that names no gateway
+ * @throws TypeError for a URL that names no gateway, or a key without an issuer
  * @throws SallyportError `SALLYPORT_KEY_UNREADABLE`
  */
 export function remoteEgress({ url, issuer, issuerKey, audience, ca, control: access }: RemoteGateway): Egress {
@@ -41,34 +46,59 @@ export function remoteEgress({ url, issuer, issuerKey, audience, ca, control: ac
     throw new TypeError('the URL of the gateway is `http:` or `https:`')
   if (gateway.username !== '' || gateway.password !== '')
     throw new TypeError('the URL of the gateway must not hold credentials: tokens are minted')
-  const key = typeof issuerKey === 'string' ? readSigningKey(issuerKey) : issuerKey
-  const signer: TokenIssuer = { key, issuer, audience }
+  if (issuerKey !== undefined && issuer === undefined)
+    throw new TypeError('an `issuerKey` needs the name of its `issuer`')
+  const signer = signerOf(issuer, issuerKey, audience)
   const control = access === undefined ? undefined : createControlClient(access)
   const revoke = async (what: { readonly sandbox: string } | { readonly tokenId: string }): Promise<void> => {
     if (control !== undefined) expected(await control.ask('POST', '/v1/revocations', what), 201)
   }
-  const source = async ({ sandbox, tenant, policy }: Omit<EgressRequest, 'socketPath'>): Promise<TokenSource> => {
-    const tokens = createTokenSource(signer, { sandbox, tenant }, policy)
-    // Now, so that a policy or a resolver that can't be used fails here.
-    await tokens.current()
-    return tokens
+  const signed = ({ sandbox, tenant, policy }: Omit<EgressRequest, 'socketPath'>): Promise<TokenSource> => {
+    // Said earlier to whoever made the provider.
+    if (signer === undefined) throw new TypeError('tokens need an `issuerKey`')
+    return usable(createTokenSource(signedTokens(signer, { sandbox, tenant }), policy))
   }
 
   return {
     open: async (request) => {
-      const tokens = await source(request)
+      const tokens = await signed(request)
       return openRelay(request, { gateway, ca, tokens, revoke })
     },
     grant: async (request) => {
-      const tokens = await source(request)
-      return { gateway, ca, token: tokens.current, ...renewing(request.sandbox, tokens, revoke) }
+      const { sandbox, tenant, policy, credential } = request
+      const common = (tokens: TokenSource) => ({
+        gateway,
+        ca,
+        token: tokens.current,
+        ...renewing(sandbox, tokens, revoke),
+      })
+      if (credential === 'token') return common(await signed(request))
+      if (control === undefined) throw new TypeError('handles need a `control`')
+      const { mint, decisionOn } = handlesOf(control, { sandbox, tenant, issuer: signer === undefined ? issuer : undefined }) // prettier-ignore
+      return { ...common(await usable(createTokenSource(mint, policy))), decisionOn }
     },
+    gives: (credential) => (credential === 'token' ? signer : control) !== undefined,
     revoke: (sandbox) => revoke({ sandbox }),
     close: () => {
       control?.close()
       return Promise.resolve()
     },
   }
+}
+
+/** Asks for one now, so that a policy or a resolver that can't be used fails here. */
+async function usable(tokens: TokenSource): Promise<TokenSource> {
+  await tokens.current()
+  return tokens
+}
+
+function signerOf(
+  issuer: string | undefined,
+  issuerKey: string | SigningKey | undefined,
+  audience: string | undefined,
+): TokenIssuer | undefined {
+  if (issuer === undefined || issuerKey === undefined) return undefined
+  return { key: typeof issuerKey === 'string' ? readSigningKey(issuerKey) : issuerKey, issuer, audience }
 }
 
 interface Remote {
@@ -103,6 +133,7 @@ async function openRelay(
       // Open tunnels are under the old token, and only the gateway knows which of them the new policy allows.
       relay.cut()
       await revokeAll(former, revoke)
+      tokens.forget(former)
     },
     close,
   }
@@ -156,6 +187,7 @@ function renewing(
         } finally {
           // Also where the sandbox could not be told: then it has no way out until it is.
           await revokeAll(former, revoke)
+          tokens.forget(former)
         }
       }),
     close: oneAtATime(async () => {

@@ -1,6 +1,6 @@
 /** The current token of one sandbox, for a gateway elsewhere: minted when it is needed, renewed before it ends, asked anew for each policy. */
 import type { EgressPolicy, EgressPolicyData } from '../../policies/index.ts'
-import { type MintedToken, type MintOptions, mintToken, type SigningKey } from '../../proxy/index.ts'
+import { type MintOptions, mintToken, type SigningKey } from '../../proxy/index.ts'
 import { answerOf } from './resolved-policy.ts'
 
 /** Who signs, and for whom. */
@@ -10,12 +10,27 @@ export interface TokenIssuer {
   readonly audience?: string | undefined
 }
 
+/** What was minted. */
+export interface MintedCredential {
+  /** What is shown: the token, or a handle of it. */
+  readonly token: string
+  /** What it is revoked by. */
+  readonly tokenId: string
+  /** Not later than the gateway takes it to end. */
+  readonly expiresAtMs: number
+}
+
+/** Makes one of a policy that lives for so long. @throws SallyportError when none can be made */
+export type Mint = (egress: EgressPolicyData, lifeSeconds: number) => Promise<MintedCredential>
+
 /** Tokens of one sandbox. */
 export interface TokenSource {
   /** @throws what a resolver throws; SallyportError when no token can be made of the policy */
   readonly current: () => Promise<string>
   /** Resolves to the ids of what was minted under former policies and may still live. @throws the same; then the old policy stays */
   readonly setPolicy: (policy: EgressPolicy) => Promise<readonly string[]>
+  /** These are dead: until it is said, each further policy gives them again. */
+  readonly forget: (tokenIds: readonly string[]) => void
 }
 
 /** At most 15 minutes: what is revoked here only by not being renewed must die soon. */
@@ -23,27 +38,30 @@ const LIFE_SECONDS = 600
 /** A token that has less left is not used for a new connection. */
 const RENEW_BEFORE_MS = 300_000
 
-/** Mints nothing yet. */
-export function createTokenSource(
+/** Signs with a key of this process. */
+export function signedTokens(
   { key, issuer, audience }: TokenIssuer,
   whose: Pick<MintOptions, 'sandbox' | 'tenant'>,
-  policy: EgressPolicy,
-): TokenSource {
-  let current: { readonly policy: EgressPolicy; readonly minted: Promise<MintedToken> } | undefined
+): Mint {
+  return (egress, lifeSeconds) => mintToken({ key, issuer, audience, ...whose, egress, lifeSeconds })
+}
+
+/** Mints nothing yet. */
+export function createTokenSource(make: Mint, policy: EgressPolicy): TokenSource {
+  let current: { readonly policy: EgressPolicy; readonly minted: Promise<MintedCredential> } | undefined
   let inForce = policy
 
   /** All that may live, by id, with its end. */
   const alive = new Map<string, number>()
-  const mint = async (wanted: EgressPolicy): Promise<MintedToken> => {
-    const egress = await asData(wanted)
-    const minted = await mintToken({ key, issuer, audience, ...whose, egress, lifeSeconds: LIFE_SECONDS })
+  const mint = async (wanted: EgressPolicy): Promise<MintedCredential> => {
+    const minted = await make(await asData(wanted), LIFE_SECONDS)
     for (const [id, endMs] of alive) if (endMs < Date.now()) alive.delete(id)
     alive.set(minted.tokenId, minted.expiresAtMs)
     return minted
   }
 
   /** At most one is being made at a time; a failure is not kept. */
-  const renew = (wanted: EgressPolicy): Promise<MintedToken> => {
+  const renew = (wanted: EgressPolicy): Promise<MintedCredential> => {
     const entry = { policy: wanted, minted: mint(wanted) }
     current = entry
     entry.minted.catch(() => {
@@ -65,9 +83,10 @@ export function createTokenSource(
       const minted = await mint(next)
       inForce = next
       current = { policy: next, minted: Promise.resolve(minted) }
-      const former = [...alive.keys()].filter((id) => id !== minted.tokenId)
-      for (const id of former) alive.delete(id)
-      return former
+      return [...alive.keys()].filter((id) => id !== minted.tokenId)
+    },
+    forget: (tokenIds) => {
+      for (const id of tokenIds) alive.delete(id)
     },
   }
 }

@@ -1,5 +1,12 @@
 /** Policies of tenants that were put through the control API: they stand in the place of what the configuration or the resolver says of the tenant. */
-import { type Checked, parseLayerPolicy, type LocatedFault, quoted, type CompiledPolicy } from '../../policies/index.ts'
+import {
+  type Checked,
+  parseLayerPolicySteps,
+  type LocatedFault,
+  quoted,
+  type CompiledPolicy,
+  type Steps,
+} from '../../policies/index.ts'
 import { type ModalCell, type OperatorPolicies, type PolicySetting, versionOf } from './operator-policies.ts'
 
 /** A layer of a tenant as data: entries in canonical form, and always with a mode. */
@@ -23,13 +30,17 @@ export interface TenantInForce {
   readonly version: string
 }
 
-/** Reads a layer from unknown data, by the sets and named policies of the operator. */
-export function checkTenantLayer(input: unknown, { context, named }: OperatorPolicies): Checked<CheckedTenantLayer> {
-  const read = parseLayerPolicy(input, context)
+/** Reads a layer from unknown data, by the sets and named policies of the operator. It may be long. */
+export function* checkTenantLayer(
+  input: unknown,
+  { context, named }: OperatorPolicies,
+): Steps<Checked<CheckedTenantLayer>> {
+  const read = yield* parseLayerPolicySteps(input, context)
   if (!read.ok) return read
   const { policy, mode } = read.value
   if (policy.kind === 'named' && !named.has(policy.name)) return { ok: false, faults: [unknownPolicyName(policy.name)] }
   const layer = layerOf(policy, mode)
+  yield
   const version = versionOf(layer)
   return {
     ok: true,

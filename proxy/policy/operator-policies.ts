@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import {
   compileDeniedHosts,
   compilePolicy,
+  compilePolicySteps,
   parseSets,
   type Checked,
   type CompiledPolicy,
@@ -11,6 +12,7 @@ import {
   type LocatedFault,
   type StaticPolicy,
 } from '../../policies/index.ts'
+import { inSlices } from '../in-slices.ts'
 import { createDynamicPolicy, type DynamicPolicy, type LoadedPolicy } from './dynamic-policy.ts'
 import type { TenantFilesSettings } from './tenant-files/tenant-files.ts'
 import type { TenantResolverSettings } from './tenant-resolver.ts'
@@ -149,11 +151,11 @@ function fixedCell(policy: CompiledPolicy): PolicyCell {
   return { current: () => policy, version: () => '', close: () => undefined }
 }
 
-/** The list of a resolver policy. @throws for what is no list of entries: out of reach, then, rather than half a policy */
-function loadedList(list: unknown, context: EntryContext): LoadedPolicy {
+/** The list of a resolver policy. Rejects for what is no list of entries: out of reach, then, rather than half a policy. */
+async function loadedList(list: unknown, context: EntryContext): Promise<LoadedPolicy> {
   if (!Array.isArray(list) || !list.every((entry) => typeof entry === 'string'))
     throw new TypeError('a resolver gives a list of entries')
-  const compiled = compilePolicy({ kind: 'static', allowedHosts: list }, context)
+  const compiled = await inSlices(compilePolicySteps({ kind: 'static', allowedHosts: list }, context))
   if (!compiled.ok) throw new TypeError(compiled.faults[0]?.message)
   return { policy: compiled.value, version: versionOf(list) }
 }

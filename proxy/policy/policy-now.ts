@@ -1,5 +1,6 @@
 /** What the operator's policies come to at the moment: a layer, a name, a claim with sets, an answer of the tenant resolver. */
-import { compilePolicy, parsePolicy, SallyportError, type CompiledPolicy } from '../../policies/index.ts'
+import { compilePolicy, parsePolicySteps, SallyportError, type CompiledPolicy } from '../../policies/index.ts'
+import { inSlices } from '../in-slices.ts'
 import type { LoadedPolicy } from './dynamic-policy.ts'
 import { type ModalCell, type OperatorPolicies, versionOf } from './operator-policies.ts'
 
@@ -30,10 +31,10 @@ export function withSetsOfNow({ context }: OperatorPolicies, claim: CompiledPoli
   return compiled.ok ? compiled.value : UNAVAILABLE
 }
 
-/** What a tenant resolver gave. @throws for what is no policy */
-export function loadedTenant(data: unknown, operator: OperatorPolicies): LoadedPolicy {
+/** What a tenant resolver gave. Rejects for what is no policy. */
+export async function loadedTenant(data: unknown, operator: OperatorPolicies): Promise<LoadedPolicy> {
   if (data === undefined) return { policy: DENY_ALL, version: UNKNOWN_TO_RESOLVER }
-  const policy = parsePolicy(data, operator.context)
+  const policy = await inSlices(parsePolicySteps(data, operator.context))
   if (policy.ok) return { policy: policy.value, version: versionOf(data) }
   const [first] = policy.faults
   throw new SallyportError('SALLYPORT_POLICY_INVALID', `the tenant resolver gave no policy: ${first?.message ?? ''}`)

@@ -1,5 +1,6 @@
 /** Which layers apply to an identity: the operator's ceiling, the tenant's policy, the token's claim. Decides nothing itself. */
 import {
+  finish,
   SallyportError,
   type Checked,
   type CompiledPolicy,
@@ -9,6 +10,7 @@ import {
 } from '../../policies/index.ts'
 import type { CacheCounts } from '../cache-counts.ts'
 import { systemClock, type Clock } from '../clock.ts'
+import { inSlices } from '../in-slices.ts'
 import { BOUND_ISSUER, type Identity } from '../tokens/identity.ts'
 import {
   checkTenantLayer,
@@ -75,7 +77,7 @@ export interface PolicySource {
    */
   keepTenant(tenant: string, layer: TenantLayer | undefined): void
   /** Reads a tenant's layer from unknown data, as {@link keepTenant} would. */
-  checkTenant(layer: unknown): Checked<CheckedTenantLayer>
+  checkTenant(layer: unknown): Promise<Checked<CheckedTenantLayer>>
   /** The layer of a tenant that is in force; `undefined` for a tenant that nobody knows. A resolver is asked. */
   tenantInForce(tenant: string): Promise<TenantInForce | undefined>
   /** Tenants whose layers are kept, written down in the section or in files. */
@@ -148,7 +150,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       else kept.set(tenant, { layer, cell: keptCell(tenant, layer) })
       changed()
     },
-    checkTenant: (layer) => checkTenantLayer(layer, state.operator),
+    checkTenant: (layer) => inSlices(checkTenantLayer(layer, state.operator)),
     tenantInForce: async (tenant) => {
       const own = kept.get(tenant)
       if (own !== undefined) return { source: 'api', layer: own.layer, version: versionOf(own.layer) }
@@ -240,7 +242,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   }
 
   function keptCell(tenant: string, layer: TenantLayer): ModalCell {
-    const checked = checkTenantLayer(layer, state.operator)
+    const checked = finish(checkTenantLayer(layer, state.operator))
     if (checked.ok) return checked.value.cell
     options.onFault?.(`tenant ${tenant}`, new TypeError(checked.faults[0]?.message))
     return UNAVAILABLE_LAYER

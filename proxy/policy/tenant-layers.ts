@@ -133,7 +133,7 @@ export function openTenantLayers(
     const load = async (signal: AbortSignal) => {
       const data = await resolver(tenant, signal, memory)
       if (data !== undefined && data === last?.data) return last.loaded
-      const loaded = loadedTenant(data, operator)
+      const loaded = await loadedTenant(data, operator)
       last = { data, loaded }
       return loaded
     }

@@ -24,8 +24,8 @@ export interface TenantResolverSettings {
   readonly timeoutSeconds?: number | undefined
 }
 
-/** A policy has at most 10,000 entries, and few come near. */
-const MAX_ANSWER_BYTES = 1_048_576
+/** A list of a policy has 100,000 entries at most, of 40 bytes or so. */
+const MAX_ANSWER_BYTES = 4_194_304
 /** @see RFC 9110 section 8.8.3 */
 const ETAG = /^(?:W\/)?"[\x21\x23-\x7e]{0,256}"$/
 

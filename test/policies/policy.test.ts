@@ -6,8 +6,12 @@ import {
   type EgressPolicyData,
   type EntryContext,
   type EntrySets,
+  finish,
+  parseHostName,
   parseLayerPolicy,
+  parseLayerPolicySteps,
   parsePolicy,
+  parsePolicySteps,
   parseSets,
 } from '../../policies/index.ts'
 import { SharedLists } from '../../policies/shared-lists.ts'
@@ -54,6 +58,50 @@ describe('parsePolicy', () => {
     const result = parsePolicy(data, TOKEN)
     expect(result.ok).toBe(false)
     expect(faultsOf(result).length).toBeGreaterThan(0)
+  })
+
+  it('takes a hundred thousand entries from the operator, and every one of them counts', () => {
+    const allowedHosts = Array.from({ length: 100_000 }, (_, index) => `*.zone-${index}.example.com`)
+    const long = compilePolicy({ kind: 'static', allowedHosts }, FILE)
+    if (!long.ok || long.value.kind !== 'static' || long.value.allowed === 'any') throw new Error('no table')
+    const { allowed } = long.value
+    const found = (name: string) => {
+      const host = parseHostName(name)
+      return host.ok ? allowed.findName(host.value, 443) : undefined
+    }
+    for (let index = 0; index < 100_000; index += 101)
+      expect(found(`a.zone-${index}.example.com`)).toMatchObject({ text: `*.zone-${index}.example.com` })
+    expect(found('zone-7.example.com')).toBeUndefined()
+    expect(found('a.zone-100000.example.com')).toBeUndefined()
+    for (const context of [FILE, TOKEN])
+      expect(faultsOf(parsePolicy({ kind: 'static', allowedHosts: [...allowedHosts, 'one.more'] }, context))).toEqual([
+        'allowedHosts policy_shape',
+      ])
+    expect(
+      parsePolicy({ kind: 'static', allowedHosts: [], deniedHosts: allowedHosts.slice(0, 10_001) }, TOKEN).ok,
+    ).toBe(false)
+  })
+
+  it('names a thousand faulty entries, and looks for no more', () => {
+    const allowedHosts = Array.from({ length: 50_000 }, (_, index) => `http://${'*.'.repeat(100)}${index}`)
+    const result = parsePolicy({ kind: 'static', allowedHosts }, FILE)
+    expect(faultsOf(result)).toHaveLength(1_000)
+  })
+
+  it('comes to the same in steps, and stops after each hundred entries', () => {
+    const data = {
+      kind: 'static',
+      allowedHosts: ['a.example.com', '*.example.org:8443', '198.51.100.0/24', '@pypi', 'x y'],
+    }
+    const steps = parsePolicySteps(data, FILE)
+    expect(finish(steps)).toEqual(parsePolicy(data, FILE))
+    const long = parseLayerPolicySteps(
+      { kind: 'static', mode: 'report', allowedHosts: Array.from({ length: 20_000 }, (_, i) => `h${i}.example.com`) },
+      FILE,
+    )
+    let count = 0
+    for (let step = long.next(); step.done !== true; step = long.next()) count++
+    expect(count).toBeGreaterThan(200)
   })
 
   it('names every faulty entry of both lists at once', () => {

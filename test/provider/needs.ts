@@ -38,6 +38,7 @@ const NEEDS = {
     probe: ['test', '-d', path.join(import.meta.dirname, '../deploy/kubernetes-tools/node_modules/kubernetes-models')],
     reason: 'what renders and checks manifests is not installed (npm ci --prefix test/deploy/kubernetes-tools)',
   },
+  python3: { probe: ['python3', '--version'], reason: 'python3 is not installed (Debian: python3)' },
   nftables: { probe: ['nft', '--version'], reason: 'nft is not installed (Debian: nftables)' },
   systemd: {
     probe: ['systemd-analyze', '--version'],

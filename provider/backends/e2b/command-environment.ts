@@ -1,4 +1,4 @@
-/** The variables of one command: the caller's own, and the way to the gateway with a token that is fresh. A machine itself keeps none. */
+/** The variables of one command: the caller's own, and where it needs one the way to the gateway with a token that is fresh. A machine itself keeps none. */
 import { clientVariables } from '../../../proxy/index.ts'
 import { INSIDE_GATEWAY } from '../../backend.ts'
 import type { GatewayPlace } from './gateway-address.ts'
@@ -16,7 +16,18 @@ export function commandEnvironment(
   { protocol, name, port }: GatewayPlace,
   token: string,
 ): Readonly<Record<string, string>> {
-  const real = clientVariables({ proxy: new URL(`${protocol}//${name}:${port}`), token, user: 'sandbox' })
+  return exchanged(given, clientVariables({ proxy: new URL(`${protocol}//${name}:${port}`), token, user: 'sandbox' }))
+}
+
+/** `given` without any way: for commands whose connections are carried to the gateway whatever they do. */
+export function straightEnvironment(given: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return exchanged(given, {})
+}
+
+function exchanged(
+  given: Readonly<Record<string, string>>,
+  real: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
   const env: Record<string, string> = {}
   for (const [key, value] of Object.entries({ ...real, ...given })) {
     const former = GIVEN[key]

@@ -28,6 +28,8 @@ export interface E2bApi {
   readonly connect: (machineId: string, timeoutMs: number) => Promise<Machine | undefined>
   /** False when it is gone. */
   readonly extend: (machineId: string, timeoutMs: number) => Promise<boolean>
+  /** Puts `network` in the place of all that its firewall was told. False when it is gone. */
+  readonly setNetwork: (machineId: string, network: MachineNetwork) => Promise<boolean>
   readonly isThere: (machineId: string) => Promise<boolean>
   /** Ends it; one that is gone is fine. */
   readonly end: (machineId: string) => Promise<void>
@@ -50,11 +52,12 @@ export function createE2bApi(options: ResolvedE2bOptions): E2bApi {
   // Whatever its variables say: a debugging SDK makes no machines, and ends none.
   const connection = { apiKey, domain, apiUrl, debug: false, requestTimeoutMs: REQUEST_TIMEOUT_MS, ...(sandboxUrl !== undefined && { sandboxUrl }) } // prettier-ignore
   const load = () => loadPackage('e2b', () => import('e2b'))
-  const fault = (error: unknown, action: string, isUnsafe = false): Error =>
-    e2bFault(error, { action, template, secrets: [apiKey], isUnsafe })
+  const faultOf = (error: unknown, action: string, isUnsafe: boolean, secrets: readonly string[]): Error =>
+    e2bFault(error, { action, template, secrets: [apiKey, ...secrets], isUnsafe })
+  const fault = (error: unknown, action: string, isUnsafe = false): Error => faultOf(error, action, isUnsafe, [])
 
   /** Only for what may be done twice. 429 with `Retry-After` is the SDK's own business. */
-  const patiently = async <T>(action: string, ask: () => Promise<T>): Promise<T> => {
+  const patiently = async <T>(action: string, ask: () => Promise<T>, secrets: readonly string[] = []): Promise<T> => {
     const deadline = Date.now() + TOTAL_MS
     for (let tries = 1; ; tries++) {
       try {
@@ -63,7 +66,7 @@ export function createE2bApi(options: ResolvedE2bOptions): E2bApi {
         const status = statusOf(error)
         const waitMs = backOffMs(tries, DEFAULT_PACE)
         const isPassing = status === undefined || status >= 500 || status === 429
-        if (!isPassing || tries === MAX_TRIES || Date.now() + waitMs > deadline) throw fault(error, action)
+        if (!isPassing || tries === MAX_TRIES || Date.now() + waitMs > deadline) throw faultOf(error, action, false, secrets) // prettier-ignore
         await delay(waitMs)
       }
     }
@@ -90,7 +93,7 @@ export function createE2bApi(options: ResolvedE2bOptions): E2bApi {
         return await Sandbox.create(template, { ...connection, metadata, timeoutMs, network })
       } catch (error) {
         // Nor asked for again: the machine may be there, under its labels.
-        throw fault(error, 'make a sandbox', true)
+        throw faultOf(error, 'make a sandbox', true, secretsOf(network))
       }
     },
     connect: async (machineId, timeoutMs) => {
@@ -105,6 +108,14 @@ export function createE2bApi(options: ResolvedE2bOptions): E2bApi {
           return true
         }),
       )
+      return done === true
+    },
+    setNetwork: async (machineId, { allowOut, denyOut, egressProxy }) => {
+      const { Sandbox } = await load()
+      // All of it, since what is left out is cleared; the same again does no harm.
+      const network = { allowOut, denyOut, ...(egressProxy !== undefined && { egressProxy }) }
+      const set = () => Sandbox.updateNetwork(machineId, network, connection).then(() => true)
+      const done = await unlessGone(() => patiently('set the network of the sandbox', set, secretsOf(network)))
       return done === true
     },
     isThere: async (machineId) => {
@@ -133,4 +144,8 @@ export function createE2bApi(options: ResolvedE2bOptions): E2bApi {
       return [...found.values()]
     },
   }
+}
+
+function secretsOf({ egressProxy }: Pick<MachineNetwork, 'egressProxy'>): readonly string[] {
+  return egressProxy === undefined ? [] : [egressProxy.password]
 }

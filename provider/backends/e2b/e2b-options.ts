@@ -1,6 +1,13 @@
 /** What the backend for E2B is made with, checked before anything is made. */
 import type { InsideAddress } from '../../backend.ts'
 
+/**
+ * `gateway-address`: E2B's firewall lets a machine reach the gateway's public IPv4 address and nothing else, and commands have a token in their environment.
+ * `socks5-proxy`: E2B carries what a machine opens to ports 80 and 443 to the gateway, by its own SOCKS5 egress proxy and with a handle that nothing inside
+ * ever sees; all else is denied, but for questions to the name server 8.8.8.8.
+ */
+export type E2bEgress = 'gateway-address' | 'socks5-proxy'
+
 /** Options of the backend for E2B. */
 export interface E2bOptions {
   /** `e2b_…`. In no error, log, list or machine. */
@@ -13,19 +20,19 @@ export interface E2bOptions {
   readonly apiUrl?: string
   /** Of the machines; the platform's own by default. As `apiUrl`. */
   readonly sandboxUrl?: string
-  /**
-   * What stops a packet that goes round the gateway. `gateway-address`, the one way of this version: the machine may reach the gateway's public IPv4 address
-   * and nothing else, and commands have a token in their environment.
-   */
-  readonly egress?: 'gateway-address'
+  /** How a machine is held to the gateway; `gateway-address` by default. */
+  readonly egress?: E2bEgress
   /**
    * Milliseconds for which the platform keeps a machine when nobody asks for more; asked for three times in each. From one minute to one hour; ten minutes
    * by default. A machine whose host is gone ends by itself within it.
    */
   readonly leaseMs?: number
-  /** Addresses that answer whoever is not stopped, tried from inside before a sandbox is handed out; two public ones by default. */
+  /**
+   * Addresses that answer whoever is not stopped, tried from inside over TCP and UDP before a sandbox is handed out; two public ones by default. With
+   * `socks5-proxy` the gateway's own is one more.
+   */
   readonly directTargets?: readonly InsideAddress[]
-  /** Tokens may cross the network in the clear, to a gateway at `http:`; false by default. */
+  /** Tokens or handles may cross the network in the clear, to a gateway at `http:`, as E2B's SOCKS5 always does; false by default. */
   readonly unsafeTokenInClear?: boolean
   /** The gateway may be at an address that is not public, which machines of E2B never reach; for tests without the platform. */
   readonly unsafePrivateGateway?: boolean
@@ -38,6 +45,7 @@ export interface ResolvedE2bOptions {
   readonly domain: string
   readonly apiUrl: string
   readonly sandboxUrl: string | undefined
+  readonly egress: E2bEgress
   readonly leaseMs: number
   readonly directTargets: readonly InsideAddress[]
   readonly unsafeTokenInClear: boolean
@@ -46,10 +54,17 @@ export interface ResolvedE2bOptions {
 
 const MINUTE_MS = 60_000
 /** Of resolvers whose addresses do not change: they answer on these ports from everywhere. */
-const PUBLIC_TARGETS: readonly InsideAddress[] = [
-  { host: '1.1.1.1', port: 443 },
-  { host: '8.8.8.8', port: 53 },
-]
+const PUBLIC_TARGETS: Readonly<Record<E2bEgress, readonly InsideAddress[]>> = {
+  'gateway-address': [
+    { host: '1.1.1.1', port: 443 },
+    { host: '8.8.8.8', port: 53 },
+  ],
+  // E2B itself opens 8.8.8.8 there.
+  'socks5-proxy': [
+    { host: '1.1.1.1', port: 443 },
+    { host: '9.9.9.9', port: 53 },
+  ],
+}
 
 /** @throws TypeError for a caller's mistake; it does not hold the key */
 export function resolveE2bOptions(options: E2bOptions): ResolvedE2bOptions {
@@ -65,8 +80,8 @@ export function resolveE2bOptions(options: E2bOptions): ResolvedE2bOptions {
   if (!/^[A-Za-z0-9][A-Za-z0-9._/:-]{0,199}$/.test(template))
     throw new TypeError('`template` is the name or the id of a template of E2B')
   if (!/^[a-z0-9.-]{1,253}$/.test(domain)) throw new TypeError('`domain` is a name such as `e2b.app`')
-  if ((egress as string) !== 'gateway-address')
-    throw new TypeError(`\`${egress}\` is no way of forcing egress: \`gateway-address\``)
+  if (!Object.hasOwn(PUBLIC_TARGETS, egress))
+    throw new TypeError(`\`${egress}\` is no way of forcing egress: \`gateway-address\` or \`socks5-proxy\``)
   if (!(Number.isSafeInteger(leaseMs) && leaseMs >= MINUTE_MS && leaseMs <= 60 * MINUTE_MS))
     throw new TypeError('`leaseMs` is a whole number, from 60000 to 3600000')
   return {
@@ -75,8 +90,9 @@ export function resolveE2bOptions(options: E2bOptions): ResolvedE2bOptions {
     domain,
     apiUrl: checkedUrl('apiUrl', options.apiUrl ?? `https://api.${domain}`),
     sandboxUrl: options.sandboxUrl === undefined ? undefined : checkedUrl('sandboxUrl', options.sandboxUrl),
+    egress,
     leaseMs,
-    directTargets: options.directTargets ?? PUBLIC_TARGETS,
+    directTargets: options.directTargets ?? PUBLIC_TARGETS[egress],
     unsafeTokenInClear: options.unsafeTokenInClear ?? false,
     unsafePrivateGateway: options.unsafePrivateGateway ?? false,
   }

@@ -1,4 +1,4 @@
-/** The one address that a machine may reach: the gateway's, as a public IPv4 literal. Decided before anything is made. */
+/** Where a machine's way out leads, and to nowhere else: the gateway, as a public IPv4 literal. Decided before anything is made. */
 import { lookup } from 'node:dns/promises'
 import net from 'node:net'
 import { judgeAddress, parseAddress } from '../../../policies/index.ts'
@@ -9,6 +9,7 @@ import type { ResolvedE2bOptions } from './e2b-options.ts'
 export interface MachineNetwork {
   readonly allowOut: string[]
   readonly denyOut: string[]
+  readonly egressProxy?: { readonly address: string; readonly username: string; readonly password: string }
   /** Of what listens inside. */
   readonly allowPublicTraffic: false
 }
@@ -28,9 +29,10 @@ export interface GatewayPlace {
  */
 export async function findGateway(
   url: URL,
-  { unsafeTokenInClear, unsafePrivateGateway }: Pick<ResolvedE2bOptions, 'unsafeTokenInClear' | 'unsafePrivateGateway'>,
+  { egress, unsafeTokenInClear, unsafePrivateGateway }: Pick<ResolvedE2bOptions, 'egress' | 'unsafeTokenInClear' | 'unsafePrivateGateway'>, // prettier-ignore
 ): Promise<GatewayPlace> {
   const protocol = url.protocol === 'https:' ? 'https:' : 'http:'
+  if (egress === 'socks5-proxy') checkSocks(protocol, unsafeTokenInClear)
   if (protocol === 'http:' && !unsafeTokenInClear)
     throw unsafe(
       'tokens would cross the internet in the clear: give the gateway a certificate and an `https:` URL, or say `unsafeTokenInClear: true`',
@@ -47,6 +49,26 @@ export async function findGateway(
 /** Everything is denied; allowing alone would restrict nothing. */
 export function networkFor({ address }: GatewayPlace): MachineNetwork {
   return { allowOut: [`${address}/32`], denyOut: ['0.0.0.0/0'], allowPublicTraffic: false }
+}
+
+/**
+ * Everything is denied here too: a name alone gets to the proxy, which is told the name and not the address that was dialled. Without the denial all UDP
+ * would go straight out, and what has no name would come to the gateway as an address.
+ */
+export function proxyNetworkFor({ address, port }: GatewayPlace, handle: string): MachineNetwork {
+  return {
+    allowOut: ['*'],
+    denyOut: ['0.0.0.0/0'],
+    egressProxy: { address: `${address}:${port}`, username: 'sandbox', password: handle },
+    allowPublicTraffic: false,
+  }
+}
+
+function checkSocks(protocol: GatewayPlace['protocol'], unsafeTokenInClear: boolean): void {
+  if (protocol === 'https:')
+    throw unsafe('E2B speaks SOCKS5 to the gateway without TLS: give the `http:` URL of a listener without TLS')
+  if (!unsafeTokenInClear)
+    throw unsafe('E2B speaks SOCKS5 to the gateway without TLS, so handles would cross the internet in the clear: say `unsafeTokenInClear: true`, or take `egress: \'gateway-address\'`') // prettier-ignore
 }
 
 async function resolve(hostname: string): Promise<string> {

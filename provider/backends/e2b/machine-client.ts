@@ -1,16 +1,15 @@
 /** A machine as a worker is to the provider: the same methods, carried out by E2B's SDK and a few scripts inside. */
-import type { WorkerClient, WorkerProbe, WorkerProbeReport } from '../../worker-client.ts'
-import { malformed } from '../../worker-client/lines.ts'
+import type { WorkerClient } from '../../worker-client.ts'
 import { PROTOCOL } from '../../worker/wire.ts'
-import { basicCredentials, commandEnvironment } from './command-environment.ts'
+import { commandEnvironment, straightEnvironment } from './command-environment.ts'
 import { commandMethods } from './command-methods.ts'
 import type { Machine } from './e2b-api.ts'
 import { fileMethods } from './file-methods.ts'
 import type { GatewayPlace } from './gateway-address.ts'
 import { helperOf, type MachineContext } from './machine-context.ts'
-import { runScript } from './machine-script.ts'
 import type { MachineFolders } from './prepare-machine.ts'
-import { PROBE_SCRIPT } from './probe-script.ts'
+import { probeMachine } from './probe-machine.ts'
+import type { WayOut } from './way-out.ts'
 
 /** What a client is made of. */
 export interface MachineClientOptions extends MachineFolders {
@@ -18,8 +17,7 @@ export interface MachineClientOptions extends MachineFolders {
   readonly gateway: GatewayPlace
   /** Of every command, with the way to a gateway at loopback in it. */
   readonly env: Readonly<Record<string, string>>
-  /** A token for the gateway; none where another process has the way out. */
-  readonly token: () => Promise<string | undefined>
+  readonly way: WayOut
 }
 
 /** The client, and what tells it that its machine is lost: what runs fails with it. */
@@ -33,13 +31,14 @@ const OUTPUT_BUDGET = 64 * 1024 * 1024
 
 /** Makes one. It holds no connection open. */
 export function createMachineClient(options: MachineClientOptions): MachineClient {
-  const { machine, rootDir, spool, gateway, token } = options
+  const { machine, rootDir, spool, gateway, way } = options
   let { env } = options
   const startedAtMs = Date.now()
   const listeners = new Set<(error: Error) => void>()
-  // Without a token nothing but the way is told: then the gateway says what is missing.
   const environment = async () => {
-    const present = await token()
+    if (way.kind === 'socks5-proxy') return straightEnvironment(env)
+    const present = await way.token()
+    // Without a token nothing but the way is told: then the gateway says what is missing.
     return present === undefined ? env : commandEnvironment(env, gateway, present)
   }
   const context: MachineContext = {
@@ -67,45 +66,9 @@ export function createMachineClient(options: MachineClientOptions): MachineClien
         if (configuration.env !== undefined) env = configuration.env
         return Promise.resolve()
       },
-      probe: async (probe) => readProbe(await runProbe(context, gateway, probe, await token()), probe),
+      probe: (probe) => probeMachine({ machine, gateway, way, environment }, probe),
       ...commands,
       ...fileMethods(context),
     },
-  }
-}
-
-function runProbe(
-  { machine, environment }: MachineContext,
-  { protocol, address, port }: GatewayPlace,
-  { tcp, udp, destination, timeoutMs = 1_000 }: WorkerProbe,
-  token: string | undefined,
-): Promise<readonly string[]> {
-  const targets = [...tcp.map((each) => ['tcp', each] as const), ...udp.map((each) => ['udp', each] as const)]
-  const words = [
-    String(Math.max(1, Math.ceil(timeoutMs / 1_000))),
-    destination,
-    protocol === 'https:' ? '1' : '',
-    address,
-    String(port),
-    ...targets.flatMap(([kind, target]) => [kind, target.host, String(target.port)]),
-  ]
-  return environment().then(
-    (envs) =>
-    runScript(machine, { script: PROBE_SCRIPT, words, envs: { ...envs, ...(token !== undefined && { SALLYPORT_PROBE: basicCredentials(token) }) } }), // prettier-ignore
-  )
-}
-
-function readProbe(lines: readonly string[], { tcp, udp }: WorkerProbe): WorkerProbeReport {
-  const outcomes = lines.slice(0, tcp.length + udp.length)
-  const [, first = '', second = ''] = /^gateway (\S+) ?(\S*)$/.exec(lines[outcomes.length] ?? '') ?? []
-  if (outcomes.length !== tcp.length + udp.length || !outcomes.every((each) => /^[A-Za-z0-9_]{1,40}$/.test(each)))
-    throw malformed('the outcomes of a probe are not there')
-  const isStatus = /^\d{3}$/.test(first)
-  return {
-    tcp: outcomes.slice(0, tcp.length),
-    udp: outcomes.slice(tcp.length),
-    gateway: isStatus
-      ? { status: Number(first), ...(second !== '' && { reason: second }) }
-      : { error: /^[A-Za-z0-9_]{1,40}$/.test(second) ? second : 'unknown' },
   }
 }

@@ -2,10 +2,12 @@
 import type { SandboxInfo } from '../../sandbox.ts'
 import { isSandboxId } from '../../runtime-folder.ts'
 import type { ListedMachine } from './e2b-api.ts'
+import type { E2bEgress } from './e2b-options.ts'
 import type { GatewayPlace } from './gateway-address.ts'
 
 const ID = 'sallyport-sandbox'
 const GATEWAY = 'sallyport-gateway'
+const EGRESS = 'sallyport-egress'
 const CREATED = 'sallyport-created'
 const EXPIRES = 'sallyport-expires'
 /** Before the caller's own, so that no two are the same. */
@@ -24,11 +26,13 @@ export function labelsOfOne(id: string): Readonly<Record<string, string>> {
 export function machineLabels(
   { id, labels, timeoutMs }: { readonly id: string; readonly labels: Readonly<Record<string, string>>; readonly timeoutMs?: number | undefined }, // prettier-ignore
   gateway: GatewayPlace,
+  egress: E2bEgress,
 ): Record<string, string> {
   const createdAtMs = Date.now()
   return {
     ...labelsOfOne(id),
     [GATEWAY]: `${gateway.protocol}//${gateway.name}:${gateway.port}/${gateway.address}`,
+    [EGRESS]: egress,
     [CREATED]: String(createdAtMs),
     ...(timeoutMs !== undefined && { [EXPIRES]: String(createdAtMs + timeoutMs) }),
     ...Object.fromEntries(Object.entries(labels).map(([name, value]) => [`${LABEL}${name}`, value])),
@@ -57,6 +61,11 @@ export function gatewayOf({ metadata }: ListedMachine): GatewayPlace | undefined
   const [, protocol, name, port, address] = /^(https?:)\/\/([A-Za-z0-9.-]+):(\d{1,5})\/([\d.]+)$/.exec(metadata[GATEWAY] ?? '') ?? [] // prettier-ignore
   if (name === undefined || address === undefined) return undefined
   return { protocol: protocol === 'https:' ? 'https:' : 'http:', name, address, port: Number(port) }
+}
+
+/** How it was held to the gateway when it was made. */
+export function egressOf({ metadata }: ListedMachine): string {
+  return metadata[EGRESS] ?? 'gateway-address'
 }
 
 function wholeNumber(text: string | undefined): number | undefined {

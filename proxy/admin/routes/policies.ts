@@ -10,8 +10,8 @@ import { tunnelLost } from '../open-tunnels.ts'
 import { type AdminRoute, defineRoute } from '../route.ts'
 import { endedWorkers, nextCursor, page, pageOf, tenantName } from '../schemas.ts'
 
-/** A list has at most 10,000 entries, of 60 bytes or so. */
-const POLICY_BODY = 1024 * 1024
+/** A list has at most 100,000 entries, of 40 bytes or so. */
+const POLICY_BODY = 4 * 1024 * 1024
 /** Tunnels that a dry run names. */
 const SHOWN_TUNNELS = 100
 
@@ -185,7 +185,7 @@ export function policyRoutes(control: Control): readonly AdminRoute[] {
       body: z.strictObject({ policy: layerPolicySchema, replaces }),
       reply: changed,
       handle: ({ params: { tenant }, body, caller }) =>
-        inTurn(() => change(tenant, body.replaces, checked(control, body.policy), caller)),
+        inTurn(async () => change(tenant, body.replaces, await checked(control, body.policy), caller)),
     }),
     defineRoute({
       method: 'POST',
@@ -200,7 +200,7 @@ export function policyRoutes(control: Control): readonly AdminRoute[] {
       body: z.strictObject({ policy: layerPolicySchema }),
       reply: dryRun,
       handle: async ({ params: { tenant }, body }) => {
-        const next = checked(control, body.policy)
+        const next = await checked(control, body.policy)
         const before = await policies.tenantInForce(tenant)
         const lost = await control.tunnels.lostUnder(tenant, next.layer, SHOWN_TUNNELS)
         return {
@@ -238,8 +238,8 @@ function summary(tenant: string, found: TenantInForce | undefined) {
   return [{ tenant, source: from, version: current, kind: layer.kind, mode: layer.mode ?? 'enforce', entries } as const]
 }
 
-function checked({ policies }: Control, policy: unknown): CheckedTenantLayer {
-  const result = policies.checkTenant(policy)
+async function checked({ policies }: Control, policy: unknown): Promise<CheckedTenantLayer> {
+  const result = await policies.checkTenant(policy)
   if (result.ok) return result.value
   const faults = result.faults.slice(0, 100).map(({ path, message, hint }) => ({
     path: path === '' ? 'policy' : `policy.${path}`,

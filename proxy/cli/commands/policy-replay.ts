@@ -48,7 +48,7 @@ async function replay(terminal: Terminal, options: ReplayOptions, file = ''): Pr
   })
   try {
     if (loaded !== undefined) await countInKeptPolicies(source, loaded.config)
-    const candidate = isPolicy ? readCandidate(source, document, file) : undefined
+    const candidate = isPolicy ? await readCandidate(source, document, file) : undefined
     const judge = new Replay({
       layersFor: (tenant) => {
         const identity = operatorIdentity({
@@ -76,8 +76,8 @@ async function replay(terminal: Terminal, options: ReplayOptions, file = ''): Pr
   }
 }
 
-function readCandidate(source: PolicySource, document: unknown, file: string): CheckedTenantLayer {
-  const checked = source.checkTenant(document)
+async function readCandidate(source: PolicySource, document: unknown, file: string): Promise<CheckedTenantLayer> {
+  const checked = await source.checkTenant(document)
   if (checked.ok) return checked.value
   const faults = checked.faults.map(({ path, message }) => `${file}: ${path === '' ? '' : `${path}: `}${message}`)
   throw new UsageError(faults.join('\n'))

@@ -1,5 +1,5 @@
 /** The layers of tenants that files hold: the last good one of each, what is wrong with a file now, and what changed since somebody asked. */
-import type { Checked } from '../../../policies/index.ts'
+import { type Checked, finish, type Steps } from '../../../policies/index.ts'
 import { type CheckedTenantLayer, type TenantLayer, UNAVAILABLE_LAYER } from '../kept-tenants.ts'
 import type { ModalCell } from '../operator-policies.ts'
 
@@ -23,7 +23,7 @@ export interface FileChange {
 
 /** What the layers are made with. */
 export interface FileLayersOptions {
-  readonly check: (policy: unknown) => Checked<CheckedTenantLayer>
+  readonly check: (policy: unknown) => Steps<Checked<CheckedTenantLayer>>
   /** Told of each fault once, until it is another one. */
   readonly onFault: (fault: FileFault) => void
   /** The layer that a tenant had before the files were opened again, for one whose file is bad now. */
@@ -73,8 +73,8 @@ export class FileLayers {
   }
 
   /** Takes what a file holds: a layer, or what is wrong with it; then the last good one stays, and a tenant without one has no policy. */
-  put(tenant: string, path: string, policy: unknown): void {
-    const checked = this.#options.check(policy)
+  *put(tenant: string, path: string, policy: unknown): Steps<void> {
+    const checked = yield* this.#options.check(policy)
     if (!checked.ok) {
       const [first] = checked.faults
       const where = first === undefined || first.path === '' ? '' : `${first.path}: `
@@ -95,7 +95,7 @@ export class FileLayers {
     const { tenant } = fault
     if (tenant === undefined || this.#known.has(tenant)) return
     const lastGood = this.#options.lastGood?.(tenant)
-    const checked = lastGood && this.#options.check(lastGood)
+    const checked = lastGood && finish(this.#options.check(lastGood))
     this.#known.set(tenant, { layer: checked?.ok === true ? checked.value : undefined })
     this.#hasChanged = true
   }

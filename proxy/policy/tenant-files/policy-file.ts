@@ -3,7 +3,7 @@ import type { FileLayers } from './file-layers.ts'
 import type { PolicyPlace } from './policy-folder.ts'
 import { fileStamp, MAX_ALL_BYTES, readPolicyFile, trustedPlace, unusable } from './read-policy-file.ts'
 import { Settling } from './settling.ts'
-import { SallyportError } from '../../../policies/index.ts'
+import { SallyportError, type Steps } from '../../../policies/index.ts'
 
 const MAX_TENANTS = 10_000
 const MAX_TENANT_NAME = 100
@@ -12,14 +12,14 @@ const MAX_TENANT_NAME = 100
 export function policyFile(path: string, layers: FileLayers): PolicyPlace {
   const settling = new Settling()
   return {
-    look: (isFirst) => {
+    *look(isFirst) {
       const { path: real } = trustedPlace(path)
       const stamp = fileStamp(real)
       if (!settling.isDue(path, stamp, isFirst)) return
       try {
         const read = readPolicyFile(path, { maxBytes: MAX_ALL_BYTES })
         if (read.stamp !== stamp) return
-        takeAll(entriesOf(read.value))
+        yield* takeAll(entriesOf(read.value))
         layers.mend(path)
       } catch (error) {
         // At the start there is nothing that could stay in force.
@@ -31,9 +31,12 @@ export function policyFile(path: string, layers: FileLayers): PolicyPlace {
     close: () => undefined,
   }
 
-  function takeAll(policies: ReadonlyMap<string, unknown>): void {
+  function* takeAll(policies: ReadonlyMap<string, unknown>): Steps<void> {
     for (const tenant of layers.tenants()) if (!policies.has(tenant)) layers.remove(tenant)
-    for (const [tenant, policy] of policies) layers.put(tenant, path, policy)
+    for (const [tenant, policy] of policies) {
+      yield* layers.put(tenant, path, policy)
+      yield
+    }
   }
 
   function entriesOf(value: unknown): ReadonlyMap<string, unknown> {

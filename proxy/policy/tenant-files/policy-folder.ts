@@ -9,7 +9,7 @@ import type { FileLayers } from './file-layers.ts'
 import { readFileName, type NamedFile } from './file-name.ts'
 import { fileStamp, readPolicyFile, trustedPlace, unusable } from './read-policy-file.ts'
 import { Settling } from './settling.ts'
-import { SallyportError } from '../../../policies/index.ts'
+import { SallyportError, type Steps } from '../../../policies/index.ts'
 
 /** As many tenants as the control API keeps. */
 const MAX_TENANTS = 10_000
@@ -19,8 +19,6 @@ const MAX_NAMES = 20_000
 const TIME_STEP_MS = 2_000
 /** Files that are looked at each time, in turn, for changes that the system did not tell of. */
 const LOOKED_AT = 200
-/** Reading many changed files is spread over several looks, each of at most so much. */
-const BUSY_MS = 50
 
 /** Somewhere that policies are looked for. */
 export interface PolicyPlace {
@@ -28,7 +26,7 @@ export interface PolicyPlace {
    * Looks, and takes what changed. `isFirst`: takes everything as it is.
    * @throws SallyportError when it is out of reach
    */
-  readonly look: (isFirst: boolean) => void
+  readonly look: (isFirst: boolean) => Steps<void>
   readonly close: () => void
 }
 
@@ -50,7 +48,7 @@ export function policyFolder(path: string, layers: FileLayers, clock: Clock): Po
   let listFault: SallyportError | undefined
 
   return {
-    look: (isFirst) => {
+    *look(isFirst) {
       const { path: real, stats } = trustedPlace(path)
       if (!stats.isDirectory()) throw unusable(path, 'is not a folder any more')
       const here = `${real} ${stats.dev} ${stats.ino}`
@@ -65,7 +63,7 @@ export function policyFolder(path: string, layers: FileLayers, clock: Clock): Po
       const due = isAll ? order : [...new Set([...rolling(), ...settling.waiting(), ...tenantsOf(told)])]
       told = new Set()
       isAll = false
-      takeChanged(real, due, isFirst)
+      yield* takeChanged(real, due, isFirst)
     },
     close: () => watcher?.close(),
   }
@@ -157,26 +155,25 @@ export function policyFolder(path: string, layers: FileLayers, clock: Clock): Po
     return some
   }
 
-  function takeChanged(real: string, tenants: readonly string[], isFirst: boolean): void {
-    const untilMs = performance.now() + BUSY_MS
+  function* takeChanged(real: string, tenants: readonly string[], isFirst: boolean): Steps<void> {
     for (const tenant of tenants) {
       const names = files.get(tenant)
       if (names === undefined) continue
       const stamp = names.length === 1 ? fileStamp(join(real, names[0] ?? '')) : names.join(' ')
       if (!settling.isDue(tenant, stamp, isFirst)) continue
-      if (!isFirst && performance.now() > untilMs) continue
-      take(real, tenant, names, stamp)
+      yield* take(real, tenant, names, stamp)
+      yield
     }
   }
 
-  function take(real: string, tenant: string, names: readonly string[], stamp: string): void {
+  function* take(real: string, tenant: string, names: readonly string[], stamp: string): Steps<void> {
     const shown = join(path, names[0] ?? '')
     try {
       if (names.length > 1) throw unusable(shown, `is not the only one that stands for the tenant: ${names.join(', ')}`)
       const read = readPolicyFile(join(real, names[0] ?? ''), { folder: real })
       // Something else is there since: the next looks will see.
       if (read.stamp !== stamp) return
-      layers.put(tenant, shown, read.value)
+      yield* layers.put(tenant, shown, read.value)
     } catch (error) {
       if (!(error instanceof SallyportError)) throw error
       layers.fail({ path: shown, tenant, message: error.message })

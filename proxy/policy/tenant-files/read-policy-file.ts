@@ -15,10 +15,12 @@ import { isScalar, parseDocument, visit } from 'yaml'
 import { SallyportError } from '../../../policies/index.ts'
 import { whyUnreadable } from '../../unreadable.ts'
 
-/** A policy has 10,000 entries at most, and few come near. */
-const MAX_POLICY_BYTES = 1_048_576
+/** A list of a policy has 100,000 entries at most, of 40 bytes or so. */
+const MAX_JSON_BYTES = 4_194_304
+/** To take YAML apart costs a hundred times as much. */
+const MAX_YAML_BYTES = 1_048_576
 /** One file with the policies of all tenants. */
-export const MAX_ALL_BYTES = 2 * MAX_POLICY_BYTES
+export const MAX_ALL_BYTES = { json: MAX_JSON_BYTES, yaml: 2 * MAX_YAML_BYTES }
 
 const WRITABLE_BY_OTHERS = 0o022n
 
@@ -53,7 +55,10 @@ export function trustedPlace(path: string): { readonly path: string; readonly st
  */
 export function readPolicyFile(
   path: string,
-  { folder, maxBytes = MAX_POLICY_BYTES }: { readonly folder?: string; readonly maxBytes?: number },
+  {
+    folder,
+    maxBytes = { json: MAX_JSON_BYTES, yaml: MAX_YAML_BYTES },
+  }: { readonly folder?: string; readonly maxBytes?: typeof MAX_ALL_BYTES } = {},
 ): {
   readonly value: unknown
   readonly stamp: string
@@ -62,7 +67,7 @@ export function readPolicyFile(
   if (folder !== undefined && !real.startsWith(folder + sep)) throw unusable(path, 'leads out of its folder')
   if (folder !== undefined && dirname(real) !== folder) trustedPlace(dirname(real))
   if (!stats.isFile()) throw unusable(path, 'is not a file')
-  const { text, stamp } = readBounded(path, real, maxBytes)
+  const { text, stamp } = readBounded(path, real, path.endsWith('.json') ? maxBytes.json : maxBytes.yaml)
   return { value: parseText(path, text), stamp }
 }
 

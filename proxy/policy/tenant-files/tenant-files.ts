@@ -1,5 +1,6 @@
 /** Policies of tenants in files that are watched: a folder with one for each, or one file with all. What can't be used changes nothing; what is gone denies. */
-import { SallyportError } from '../../../policies/index.ts'
+import { finish, SallyportError } from '../../../policies/index.ts'
+import { inSlices } from '../../in-slices.ts'
 import type { Clock } from '../../clock.ts'
 import type { TenantLayer } from '../kept-tenants.ts'
 import type { ModalCell } from '../operator-policies.ts'
@@ -64,17 +65,22 @@ export function openTenantFiles(
   let lostMs: number | undefined
   let lost: FileFault | undefined
   try {
-    place.look(true)
+    finish(place.look(true))
   } catch (error) {
     place.close()
     throw faultOf(error)
   }
   layers.takeChanges()
-  const timer = setInterval(look, LOOK_EVERY_MS).unref()
+  let isLooking = false
+  let isClosed = false
+  const timer = setInterval(() => void look(), LOOK_EVERY_MS).unref()
 
-  function look(): void {
+  /** One at a time: much that changed at once takes several intervals. */
+  async function look(): Promise<void> {
+    if (isLooking) return
+    isLooking = true
     try {
-      place.look(false)
+      await inSlices(place.look(false))
       lostMs = lost = undefined
       layers.setStale(false)
     } catch (error) {
@@ -84,6 +90,8 @@ export function openTenantFiles(
       if (isNews) options.onFault(lost)
       if (clock.monotonicMs() - lostMs >= staleSeconds * 1_000) layers.setStale(true)
     }
+    isLooking = false
+    if (isClosed) return
     const changes = layers.takeChanges()
     if (changes !== undefined) onChange(changes)
   }
@@ -104,6 +112,7 @@ export function openTenantFiles(
     }),
     isReachable: () => lost === undefined,
     close: () => {
+      isClosed = true
       clearInterval(timer)
       place.close()
     },

@@ -8,17 +8,19 @@ export interface AbandonedHost {
   readonly runtimeRoot: string
   /** Where its gateway listens, if its sandboxes are elsewhere. */
   readonly gatewayAddress: string | undefined
+  readonly transparentEgress: boolean
 }
 
-const { config, runtimeRoot, gatewayAddress } = JSON.parse(process.argv[2] ?? '') as AbandonedHost
+const { config, runtimeRoot, gatewayAddress, transparentEgress } = JSON.parse(process.argv[2] ?? '') as AbandonedHost
 const machineSets = { sets: { npm: [], apt: [] }, notes: [] }
+const reachable =
+  gatewayAddress === undefined
+    ? undefined
+    : await startReachableGateway(gatewayAddress, { config: { log: { level: 'silent' } }, machineSets, parentFolder: path.dirname(runtimeRoot) }) // prettier-ignore
 const provider = createSandboxProvider({
   backend: config,
   runtimeRoot,
-  gateway:
-    gatewayAddress === undefined
-      ? { machineSets }
-      : (await startReachableGateway(gatewayAddress, { config: { log: { level: 'silent' } }, machineSets, parentFolder: path.dirname(runtimeRoot) })).remote, // prettier-ignore
+  gateway: (transparentEgress ? reachable?.forHandles : reachable?.remote) ?? { machineSets },
   defaultEgress: { kind: 'allow-all' },
 })
 const sandbox = await provider.create()

@@ -25,6 +25,7 @@ export interface OwnSubject {
   readonly leftovers?: (sandboxId: string) => Promise<readonly string[]>
   /** For sandboxes elsewhere. See {@link ConformanceSubject}. */
   readonly gatewayAddress?: string
+  readonly transparentEgress?: boolean
   /** Runs after all checks. */
   readonly done?: () => Promise<void>
 }
@@ -51,19 +52,20 @@ export function runConformance(
   beforeAll(async () => {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'spc-'))
     const runtimeRoot = path.join(folder, 'r')
-    const { config, node, probe, leftovers, gatewayAddress, done } = await prepare()
+    const { config, node, probe, leftovers, gatewayAddress, transparentEgress = false, done } = await prepare()
     const subject: ConformanceSubject = {
       createProvider: (options) => createSandboxProvider({ ...options, backend: config, runtimeRoot }),
       runtimeRoot,
       node,
       ...(probe !== undefined && { probe }),
       ...(gatewayAddress !== undefined && { gatewayAddress }),
+      transparentEgress,
       leftovers: async (id) => [
         ...(fs.existsSync(path.join(runtimeRoot, id)) ? [`runtime folder of ${id}`] : []),
         ...processesOf(id),
         ...((await leftovers?.(id)) ?? []),
       ],
-      abandon: () => abandonSandbox({ config, runtimeRoot, gatewayAddress }),
+      abandon: () => abandonSandbox({ config, runtimeRoot, gatewayAddress, transparentEgress }),
     }
     bench = await openBench(subject)
     finish = async () => {

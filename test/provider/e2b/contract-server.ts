@@ -7,10 +7,13 @@ import http from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { readContract } from './contract.ts'
 import { type EnvdPlace, passOn } from './data-plane.ts'
+import { refusedNetwork } from './refused-network.ts'
 
 /** A machine, as whoever makes one gives it. */
 export interface E2bMachine {
   readonly envd: EnvdPlace
+  /** Its firewall is told anew; absent where nothing is in the way of what runs there. */
+  readonly setNetwork?: (network: E2bNetwork) => Promise<void>
   readonly stop: () => Promise<void>
 }
 
@@ -30,9 +33,12 @@ export interface E2bServerOptions {
   readonly quota?: number
   /** Whether teams may name a proxy of their own. */
   readonly egressProxies?: boolean
+  /**
+   * Whether such a proxy may be at an internal address. The platform refuses that, but for its own developers; here a test says so whose gateway is on
+   * loopback.
+   */
+  readonly internalProxies?: boolean
   readonly boot: (network: E2bNetwork, metadata: Readonly<Record<string, string>>) => Promise<E2bMachine>
-  /** A machine's firewall is told anew. */
-  readonly updateNetwork?: (machine: E2bMachine, network: E2bNetwork) => Promise<void>
 }
 
 interface Kept {
@@ -78,7 +84,7 @@ const PAGE = 2
 
 /** On loopback. */
 export async function startE2bServer(options: E2bServerOptions): Promise<E2bServer> {
-  const { apiKey, templates = ['base'], envdVersion = '0.6.4', quota = 100, egressProxies = true } = options
+  const { apiKey, templates = ['base'], envdVersion = '0.6.4', quota = 100 } = options
   const contract = readContract()
   const kept = new Map<string, Kept>()
   const gone: Kept[] = []
@@ -126,7 +132,7 @@ export async function startE2bServer(options: E2bServerOptions): Promise<E2bServ
     if (kind === 'POST /v2/sandboxes') {
       const { templateID, timeout = 300, metadata = {}, network = {} } = body as { templateID: string; timeout?: number; metadata?: Record<string, string>; network?: E2bNetwork } // prettier-ignore
       if (!templates.includes(templateID)) return [404, { code: 404, message: `template '${templateID}' not found` }]
-      const refusal = refusedNetwork(network, egressProxies)
+      const refusal = await refusedNetwork(network, options)
       if (refusal !== undefined) return refusal
       if (kept.size >= quota) return [429, { code: 429, message: `you have reached the maximum number of concurrent E2B sandboxes (${quota})` }] // prettier-ignore
       const made: Kept = { id: randomBytes(10).toString('hex'), accessToken: randomBytes(16).toString('hex'), templateID, metadata, startedAt: new Date().toISOString(), endAtMs: 0, network, machine: await options.boot(network, metadata) } // prettier-ignore
@@ -161,11 +167,11 @@ export async function startE2bServer(options: E2bServerOptions): Promise<E2bServ
         return [200, shown(sandbox)]
       }
       case 'PUT /sandboxes/{id}/network': {
-        const refusal = refusedNetwork(body, egressProxies)
+        const refusal = await refusedNetwork(body, options)
         if (refusal !== undefined) return refusal
         // Whatever is not said again is gone.
         sandbox.network = body
-        await options.updateNetwork?.(sandbox.machine, body)
+        await sandbox.machine.setNetwork?.(body)
         return [204]
       }
       default:
@@ -257,22 +263,6 @@ export async function startE2bServer(options: E2bServerOptions): Promise<E2bServ
       }
     },
   }
-}
-
-/** As the platform refuses them. */
-function refusedNetwork(
-  { allowOut = [], denyOut = [], egressProxy }: E2bNetwork,
-  egressProxies: boolean,
-): [number, unknown] | undefined {
-  const refuse = (code: number, message: string): [number, unknown] => [code, { code, message }]
-  if (denyOut.some((each) => !/^[\d./]+$/.test(each))) return refuse(400, 'invalid denied CIDR')
-  if (allowOut.some((each) => !/^[\d./]+$/.test(each)) && !denyOut.includes('0.0.0.0/0'))
-    return refuse(400, "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' in deny out to block all other traffic.") // prettier-ignore
-  if (egressProxy !== undefined && egressProxy !== null) {
-    if (!egressProxies) return refuse(403, 'Egress proxy is not enabled for this team')
-    if (egressProxy.password !== undefined && egressProxy.username === undefined) return refuse(400, 'egress proxy password requires username') // prettier-ignore
-  }
-  return undefined
 }
 
 async function listen(server: http.Server): Promise<string> {

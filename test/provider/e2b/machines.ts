@@ -8,6 +8,7 @@ import { INSIDE, INSIDE_USER } from '../../../provider/backends/inside.ts'
 import { startGuest } from '../elsewhere/guest.ts'
 import type { E2bMachine, E2bNetwork } from './contract-server.ts'
 import type { EnvdSettings } from './envd-program.ts'
+import { startRedirector } from './redirector.ts'
 
 const PROGRAM = path.join(import.meta.dirname, 'envd-program.ts')
 const PORT = 49_983
@@ -34,25 +35,50 @@ export async function bootHere(): Promise<E2bMachine> {
   }
 }
 
-/** What its firewall lets through is the one address that the network names, on the gateway's port. */
+/** As the platform makes one: its host has every connection of it in hand. Without a proxy of its own, an address that is allowed is open on the gateway's port alone. */
 export async function bootGuest(network: E2bNetwork, metadata: Readonly<Record<string, string>>): Promise<E2bMachine> {
+  if (network.denyOut?.includes('0.0.0.0/0') !== true) throw new Error('a machine without a firewall is not made here')
   const gatewayPort = Number(/:(\d+)\//.exec(metadata['sallyport-gateway'] ?? '')?.[1] ?? 0)
-  const address = network.allowOut?.[0]?.replace('/32', '')
-  if (address === undefined || network.denyOut?.includes('0.0.0.0/0') !== true)
-    throw new Error('a machine without a firewall is not made here')
   const settings: EnvdSettings = { host: '0.0.0.0', port: PORT, user: { ...INSIDE_USER, home: INSIDE.workspace, name: 'user' }, becomes: true } // prettier-ignore
-  const { promise: up, resolve } = Promise.withResolvers<undefined>()
-  const guest = await startGuest({
-    command: [INSIDE.node, '/opt/envd.cjs'],
-    files: [{ path: '/opt/envd.cjs', content: await envdBundle(), mode: 0o755 }],
-    env: { ENVD_SETTINGS: JSON.stringify(settings) },
-    gateway: { host: address, port: gatewayPort },
-    onOutput: (text) => {
-      if (text.includes('envd listens')) resolve(undefined)
-    },
+  const names = fs.mkdtempSync(path.join(os.tmpdir(), 'spn-'))
+  const mounts = Object.entries(NAME_FILES).map(([name, content]) => {
+    fs.writeFileSync(path.join(names, name), content)
+    return { hostPath: path.join(names, name), path: `/etc/${name}` }
   })
-  await Promise.race([up, guest.ended.then(() => Promise.reject(new Error('envd ended before it listened')))])
-  return { envd: { host: guest.address, port: PORT }, stop: guest.stop }
+  const redirector = await startRedirector(network, network.egressProxy == null ? gatewayPort : undefined)
+  const { promise: up, resolve } = Promise.withResolvers<undefined>()
+  const clean = async (): Promise<void> => {
+    await redirector.stop()
+    fs.rmSync(names, { recursive: true, force: true })
+  }
+  try {
+    const guest = await startGuest({
+      command: [INSIDE.node, '/opt/envd.cjs'],
+      files: [{ path: '/opt/envd.cjs', content: await envdBundle(), mode: 0o755 }],
+      mounts,
+      env: { ENVD_SETTINGS: JSON.stringify(settings) },
+      gateway: { redirect: { tcpPort: redirector.tcpPort, nameServer: NAME_SERVER, udpPort: redirector.udpPort } },
+      onOutput: (text) => {
+        if (text.includes('envd listens')) resolve(undefined)
+      },
+    })
+    await Promise.race([up, guest.ended.then(() => Promise.reject(new Error('envd ended before it listened')))])
+    const stop = async (): Promise<void> => {
+      await guest.stop()
+      await clean()
+    }
+    return { envd: { host: guest.address, port: PORT }, setNetwork: redirector.set, stop }
+  } catch (error) {
+    await clean()
+    throw error
+  }
+}
+
+/** Of every template. */
+const NAME_SERVER = '8.8.8.8'
+const NAME_FILES = {
+  'resolv.conf': `nameserver ${NAME_SERVER}\noptions timeout:1 attempts:1\n`,
+  'nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files dns\n',
 }
 
 let bundle: Promise<string> | undefined

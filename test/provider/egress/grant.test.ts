@@ -44,7 +44,7 @@ const allow = (...hosts: string[]): EgressPolicy => ({
   allowedHosts: hosts.map((host) => `${host}:${origin.port}`),
 })
 const open = async (policy: EgressPolicy, from = egress): Promise<EgressGrant> =>
-  (grant = await from.grant!({ sandbox: 'sbx_1', tenant: undefined, policy }))
+  (grant = await from.grant!({ sandbox: 'sbx_1', tenant: undefined, policy, credential: 'token' }))
 
 /** A tunnel under a token: its status and reason, and the connection. */
 async function tunnel(token: string, host: string): Promise<{ status: string; socket: net.Socket }> {

@@ -7,10 +7,18 @@ import { promisify } from 'node:util'
 export type Family = 4 | 6
 
 /** What a guest may reach. */
-export interface GuestGateway {
+export type GuestGateway = ReachablePort | Redirected
+
+/** One port, and nothing else. */
+interface ReachablePort {
   /** A literal of this host's; undefined: that port of any address, as where a platform knows ports alone. */
   readonly host?: string
   readonly port: number
+}
+
+/** Every TCP connection is taken by a port of this host, which learns where it was to go; nothing else gets through but questions to one name server. */
+interface Redirected {
+  readonly redirect: { readonly tcpPort: number; readonly nameServer: string; readonly udpPort: number }
 }
 
 const run = promisify(execFile)
@@ -89,15 +97,17 @@ async function newCable(pid: number): Promise<number> {
 }
 
 /** Neighbour discovery is what an address of the sixth family needs to be reached at all. */
-function rules(table: string, device: string, { host, port }: GuestGateway): string {
-  const to = host === undefined ? '' : host.includes(':') ? `ip6 daddr ${host} ` : `ip daddr ${host} `
+function rules(table: string, device: string, gateway: GuestGateway): string {
+  const { nat, accepted } =
+    'redirect' in gateway ? redirected(device, gateway) : { nat: '', accepted: reachable(gateway) }
   return `table inet ${table} {
+  ${nat}
   chain input {
     type filter hook input priority filter - 5; policy accept;
     iifname != "${device}" accept
     ct state established,related accept
     icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept
-    ${to}tcp dport ${port} accept
+    ${accepted}
     drop
   }
   chain forward {
@@ -107,6 +117,23 @@ function rules(table: string, device: string, { host, port }: GuestGateway): str
   }
 }
 `
+}
+
+function reachable({ host, port }: ReachablePort): string {
+  const to = host === undefined ? '' : host.includes(':') ? `ip6 daddr ${host} ` : `ip daddr ${host} `
+  return `${to}tcp dport ${port} accept`
+}
+
+function redirected(device: string, { redirect: { tcpPort, nameServer, udpPort } }: Redirected) {
+  return {
+    nat: `chain prerouting {
+    type nat hook prerouting priority dstnat; policy accept;
+    iifname "${device}" meta l4proto tcp redirect to :${tcpPort}
+    iifname "${device}" ip daddr ${nameServer} udp dport 53 redirect to :${udpPort}
+  }`,
+    accepted: `ct status dnat tcp dport ${tcpPort} accept
+    ct status dnat udp dport ${udpPort} accept`,
+  }
 }
 
 /** Tables of processes that were killed. */

@@ -28,6 +28,7 @@ beforeEach(async () => {
   })
   egress = remoteEgress(gateway.remote)
   grant = await egress.grant!({
+    credential: 'token',
     sandbox: 'sbx_1',
     tenant: undefined,
     policy: { kind: 'static', allowedHosts: [`a.example:${origin.port}`] },

@@ -377,6 +377,40 @@ describe('a folder by an attacker, or by accident', () => {
     60_000,
   )
 
+  test('a long policy is read while others go on, and is in force whole or not at all', async () => {
+    put('acme.json', JSON.stringify({ kind: 'static', allowedHosts: [HOST] }))
+    const { source, changes } = open()
+    const many = Array.from({ length: 60_000 }, (_, index) => `host-${index}.example.com`)
+    put('acme.json', JSON.stringify({ kind: 'static', allowedHosts: [...many, OTHER] }))
+    const seen = new Set<string>()
+    for (let isOver = false; !isOver; ) {
+      const now = await Promise.all([HOST, OTHER, 'host-0.example.com'].map((host) => verdict(source, 'acme', host)))
+      seen.add(now.join(', '))
+      isOver = changes.length > 0
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    expect([...seen]).toEqual([
+      'allow, host_not_allowed tenant, host_not_allowed tenant',
+      'host_not_allowed tenant, allow, allow',
+    ])
+  })
+
+  test('more than a JSON file may hold, and more than a YAML file may, changes nothing', async () => {
+    const long = JSON.stringify({
+      kind: 'static',
+      allowedHosts: Array.from({ length: 60_000 }, (_, i) => `host-${i}.example.com`),
+    })
+    put('json.json', long)
+    put('yaml.yaml', long)
+    put('large.json', long.padEnd(4_194_305))
+    const { source, faults } = open()
+    expect(await verdict(source, 'json', 'host-59999.example.com')).toBe('allow')
+    expect(await verdict(source, 'yaml', 'host-1.example.com')).toBe('policy_unavailable tenant')
+    expect(await verdict(source, 'large', 'host-1.example.com')).toBe('policy_unavailable tenant')
+    expect(faults.join('\n')).toMatch(/yaml\.yaml` is larger than 1048576 bytes/)
+    expect(faults.join('\n')).toMatch(/large\.json` is larger than 4194304 bytes/)
+  })
+
   test.runIf(process.geteuid?.() === 0)('a file or a folder of another user is not trusted', async () => {
     put('acme.yaml', allowing(HOST))
     chownSync(path('acme.yaml'), 12_345, 12_345)
