@@ -43,13 +43,23 @@ interface Contender {
 
 try {
   for (const program of ['loadgen', 'origin'])
-    execFileSync('gcc', ['-O2', '-w', '-o', path.join(folder, program), path.join(kit, `${program}.c`), '-lpthread', '-lm'])
+    execFileSync('gcc', [
+      '-O2',
+      '-w',
+      '-o',
+      path.join(folder, program),
+      path.join(kit, `${program}.c`),
+      '-lpthread',
+      '-lm',
+    ])
   start(otherCore, path.join(folder, 'origin'), ['--write', '--base', '9000', '--addrs', '127.0.0.1,127.0.0.2'])
   const contenders = [
     await startGateway('one process', ROOT, 3141, 1),
     await startGateway('two workers', ROOT, 3142, 2),
     both('two gateways', await startGateway('', ROOT, 3144, 1), await startGateway('', ROOT, 3145, 1)),
-    ...(values.other === undefined ? [] : [await startGateway('other, one process', path.resolve(values.other), 3143, 1)]),
+    ...(values.other === undefined
+      ? []
+      : [await startGateway('other, one process', path.resolve(values.other), 3143, 1)]),
   ]
   // The first turn is the compiler's: a worker has half of the connections, and takes twice as long to be warm.
   for (const contender of contenders) await turn(contender, String(Number(values.warm) * contender.processes.length))
@@ -99,13 +109,17 @@ async function turn({ ways, processes, turns }: Contender, seconds = values.seco
       ...['--conns', String(64 / ways.length), '--echo', '64', '--warmup', '0', '--duration', seconds],
     ]),
   )
-  const tunnels = sum((await Promise.all(runs)).map(({ stdout }) => (JSON.parse(stdout) as { tunnels: number }).tunnels))
+  const tunnels = sum(
+    (await Promise.all(runs)).map(({ stdout }) => (JSON.parse(stdout) as { tunnels: number }).tunnels),
+  )
   turns.push(processes.map((pid, index) => ((processorSeconds(pid) - (before[index] ?? 0)) / tunnels) * 1e6))
 }
 
 function report(contenders: readonly Contender[]): void {
   const base = contenders[0]?.turns.map(sum) ?? []
-  console.log(['gateway', 'CPU µs a tunnel, median', 'of each process', 'to one process, median (least-most)'].join('\t'))
+  console.log(
+    ['gateway', 'CPU µs a tunnel, median', 'of each process', 'to one process, median (least-most)'].join('\t'),
+  )
   for (const { name, turns, processes } of contenders) {
     const each = processes.map((_pid, index) => median(turns.map((one) => one[index] ?? 0)).toFixed(0))
     const ratios = turns.map((one, index) => sum(one) / (base[index] ?? NaN))

@@ -131,7 +131,7 @@ export function tunnelsHere({
       return Promise.resolve([...registry.list()].filter(({ identity }) => doomed.isRevoked(identity)).length)
     },
     lostUnder: async (tenant, layer, shown) => {
-      const lost = await lostTunnels(select({ tenant }), checkedAgain(policies, layer), { policies, gate })
+      const lost = await lostTunnels(select({ tenant }), await checkedAgain(policies, layer), { policies, gate })
       return { count: lost.length, tunnels: lost.slice(0, shown) }
     },
     holders: (selection, piece, tokens) => {
@@ -200,11 +200,14 @@ function holder(key: string, members: readonly Identity[], tokens: number): Hold
 }
 
 /** A layer that does not hold here refuses everything, as it would in force. */
-function checkedAgain(policies: PolicySource, layer: TenantLayer | undefined): CheckedTenantLayer | undefined {
+async function checkedAgain(
+  policies: PolicySource,
+  layer: TenantLayer | undefined,
+): Promise<CheckedTenantLayer | undefined> {
   if (layer === undefined) return undefined
-  const checked = policies.checkTenant(layer)
+  const checked = await policies.checkTenant(layer)
   if (checked.ok) return checked.value
-  const denying = policies.checkTenant({ kind: 'deny-all' })
+  const denying = await policies.checkTenant({ kind: 'deny-all' })
   if (!denying.ok) throw new TypeError('a policy that denies all has faults')
   return denying.value
 }

@@ -133,7 +133,10 @@ it('alerts are posted one by one, signed, and after the webhook was down', async
   writeFileSync(secretFile, 'a secret that is long enough to sign with')
   const log = await openTestLog(folder)
   const receiver = await startReceiver((response) => void response.writeHead(400).end())
-  const sink = createAlertSink({ detector: new AlertDetector(RULES), webhook: { url: receiver.url, secretFile, timeoutMs: 5000 } })
+  const sink = createAlertSink({
+    detector: new AlertDetector(RULES),
+    webhook: { url: receiver.url, secretFile, timeoutMs: 5000 },
+  })
   const shipper = startShipper(folder, sink)
   await writeAll(log, [...times(5, () => refusal()), decision({ host: 'canary.example' })] as ReturnType<
     typeof decision
