@@ -6,7 +6,8 @@ import os from 'node:os'
 import path from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Origin, startEcho } from '../origins/origins.ts'
-import { metricNames, scrape, type Series } from './scrape.ts'
+import { createMetrics } from '../../proxy/admin/metrics.ts'
+import { metricNames, parseSeries, scrape, type Series } from './scrape.ts'
 import { startTestGateway, type TestGateway } from './test-gateway.ts'
 import { WireClient } from './wire.ts'
 
@@ -128,6 +129,13 @@ test('every metric is documented, with its labels, and no other', async () => {
   expect((await tunnel.answer())?.status).toBe(200)
   for (const client of clients.splice(0)) client.destroy()
   await gateway.auditLine((line) => line['kind'] === 'close')
-  const exposed = metricNames(await scrape(gateway.adminPort))
+  const workers = createMetrics({
+    version: '1',
+    activeTunnels: () => 0,
+    workers: () => ({ configured: 2, serving: 2, replaced: 0 }),
+  })
+  const ofWorkers = parseSeries(await workers.render()).filter(({ name }) => name.startsWith('sallyport_workers'))
+  workers.close()
+  const exposed = metricNames([...(await scrape(gateway.adminPort)), ...ofWorkers])
   expect(Object.fromEntries(documented)).toEqual(Object.fromEntries(exposed))
 })

@@ -5,7 +5,8 @@ import net from 'node:net'
 import { join } from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import { runBinary, type Serving, startBinary, temporaryFolder } from '../cli/run-cli.ts'
-import { workersOf } from './supervised.ts'
+import { WireClient } from '../../integration/wire.ts'
+import { outcomeOf, workersOf } from './supervised.ts'
 
 const folders: { readonly close: () => void }[] = []
 const running: Serving[] = []
@@ -87,6 +88,22 @@ describe('serve with workers', { timeout: 120_000 }, () => {
     await expect.poll(() => workers.filter(isRunning), { timeout: 30_000 }).toEqual([])
     expect(await answers(port)).toBe(false)
     expect(lastActions(state).slice(1)).toEqual(['stop', 'stop'])
+  })
+
+  test('while the supervising process hangs, a worker lets out nothing new', async () => {
+    const { serving, port } = await serve()
+    const ask = async () => {
+      const client = await WireClient.connect({ port, host: '127.0.0.1' })
+      client.send('CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n')
+      const outcome = await outcomeOf(client)
+      client.destroy()
+      return outcome
+    }
+    expect(await ask()).toBe('407 token_missing')
+    serving.kill('SIGSTOP')
+    await expect.poll(ask, { timeout: 30_000, interval: 500 }).toBe('503 gateway_busy')
+    serving.kill('SIGCONT')
+    await expect.poll(ask, { timeout: 30_000, interval: 200 }).toBe('407 token_missing')
   })
 
   test('a file that is wrong changes nothing, in no worker; one that is right is taken by all', async () => {
