@@ -28,6 +28,8 @@ const kit = path.resolve(ROOT, process.env['BENCH_KIT'] ?? '../shared/bench')
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-bench-'))
 const gatewayCore = Number(values.core)
 const otherCore = String(gatewayCore === 0 ? 1 : 0)
+/** Becomes the program that it is given, on one core. */
+const PINNED: string = 'taskset'
 /** Ended at the end. */
 const started: { kill: (signal: NodeJS.Signals) => unknown }[] = []
 
@@ -79,10 +81,9 @@ async function startGateway(name: string, checkout: string, port: number, worker
   if (workers > 1) fs.appendFileSync(config, `workers: ${workers}\n`)
   const args = [path.join(checkout, 'provider/cli/bin.ts'), 'serve', '--config', config]
   const child = start(String(gatewayCore), process.execPath, args, own)
-  const output = child.stdout
-  if (output === null || child.pid === undefined) throw new Error(`${name} did not start`)
-  for await (const chunk of output) if (String(chunk).includes('proxy')) break
-  output.resume()
+  if (child.pid === undefined) throw new Error(`${name} did not start`)
+  // It says where it listens once all of it does.
+  await once(child.stdout.resume(), 'data')
   const children = fs.readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8').trim()
   const processes = [child.pid, ...children.split(' ').filter(Boolean).map(Number)]
   return { name, ways: [{ port, tokens }], processes, turns: [] }
@@ -94,7 +95,7 @@ function both(name: string, one: Contender, other: Contender): Contender {
 
 /** `taskset` becomes the program, so the process is the one that is measured. */
 function start(core: string, program: string, args: readonly string[], cwd = folder) {
-  const child = spawn('taskset', ['-c', core, program, ...args], { cwd, stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(PINNED, ['-c', core, program, ...args], { cwd, stdio: ['ignore', 'pipe', 'inherit'] })
   started.push(child)
   void once(child, 'exit')
   return child
@@ -103,7 +104,7 @@ function start(core: string, program: string, args: readonly string[], cwd = fol
 async function turn({ ways, processes, turns }: Contender, seconds = values.seconds): Promise<void> {
   const before = processes.map(processorSeconds)
   const runs = ways.map(({ port, tokens }) =>
-    promisify(execFile)('taskset', [
+    promisify(execFile)(PINNED, [
       ...['-c', otherCore, path.join(folder, 'loadgen'), '--proxy', `127.0.0.1:${port}`, '--write', '--src-count', '8'],
       ...['--auth-file', tokens, '--mode', 'connect-rate', '--target', '127.0.0.1:9001,127.0.0.2:9001'],
       ...['--conns', String(64 / ways.length), '--echo', '64', '--warmup', '0', '--duration', seconds],

@@ -70,7 +70,11 @@ function complainOfWorkers(
     workers,
     listen,
     audit,
-  }: { workers: number; listen: z.output<typeof listenSection>; audit: { instance?: string | undefined } },
+  }: {
+    workers: number
+    listen: z.output<typeof listenSection>
+    audit: Pick<z.output<typeof auditSection>, 'instance' | 'sinks'>
+  },
 ): void {
   if (workers === 1) return
   const unshared = listen.proxy.find(({ kind }) => kind === 'unix')
@@ -83,6 +87,13 @@ function complainOfWorkers(
     )
   if (listen.proxy.length === 0)
     complain(context, 'workers serve `listen.proxy`, which is `off`: leave `workers` at 1', undefined, ['workers'])
+  if (audit.sinks.some(({ kind }) => kind === 'stdout'))
+    complain(
+      context,
+      'lines of several `workers` would be mixed up on one standard output: read the files, or take another sink',
+      undefined,
+      ['audit', 'sinks'],
+    )
   if ((audit.instance?.length ?? 0) > 64 - LONGEST_NUMBER)
     complain(context, `has no room for the number of a worker: ${64 - LONGEST_NUMBER} characters at most`, undefined, [
       'audit',

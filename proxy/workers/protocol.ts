@@ -58,9 +58,6 @@ export type Ask =
   /** Ends the worker in order; answered by its end. */
   | { readonly what: 'close' }
 
-/** By name of the question. */
-export type AskName = Ask['what']
-
 /** One change each: key, whether it is of a tenant, and the numbers in the order of {@link UsageChange}. */
 export type WireUsage = readonly (readonly [string, 0 | 1, number, number, number, number])[]
 

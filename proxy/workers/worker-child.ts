@@ -1,6 +1,7 @@
 /** One worker process, from its start to its end, as the supervising process sees it. */
 import { spawn } from 'node:child_process'
 import { type Duplex, PassThrough } from 'node:stream'
+import { fileURLToPath } from 'node:url'
 import { type Link, openLink } from './link.ts'
 import {
   type AnswerTo,
@@ -71,7 +72,7 @@ export class WorkerChild {
     this.#events = events
     this.start = start
     this.number = start.number
-    const child = spawn(process.execPath, [...ownArguments(), program.pathname], {
+    const child = spawn(process.execPath, [...ownArguments(), fileURLToPath(program)], {
       stdio: ['ignore', 'inherit', 'inherit', 'pipe'],
     })
     this.pid = child.pid

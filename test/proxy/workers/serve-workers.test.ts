@@ -133,6 +133,7 @@ describe('serve with workers', { timeout: 120_000 }, () => {
     ['listen: { proxy: "unix:/tmp/none/proxy" }', 'a unix socket can not be shared by several `workers`'],
     ['listen: { proxy: "off" }', 'workers serve `listen.proxy`, which is `off`'],
     [`audit: { instance: ${'x'.repeat(62)} }`, 'has no room for the number of a worker'],
+    ['audit: { sinks: [{ name: out, kind: stdout }] }', 'lines of several `workers` would be mixed up'],
     ['workers: 65', 'workers:'],
   ])('what can not be is refused at the start: %s', async (line, says) => {
     const folder = temporaryFolder()

@@ -53,7 +53,11 @@ function gateway(over: Partial<GatewayLimits>, workers = 2) {
     })
     counters.share(teller.untold)
     usage.join(member)
-    return { counters, member, die: () => (teller.close(), usage.leave(member)) }
+    const die = (): void => {
+      teller.close()
+      usage.leave(member)
+    }
+    return { counters, die }
   }
   return { clock, supervising, join, all: Array.from({ length: workers }, join), messages: () => messages }
 }
