@@ -4,8 +4,8 @@ import type { WorkerPipes } from './settings.ts'
 
 /**
  * Takes over those that are there for sure, each by a descriptor of this process's own making, which no child inherits. Whatever else has one of the numbers
- * is left as it is and not even read, for Node closes what it was not given and may have taken the number itself: of a pipe of Node's both ends are in this
- * process, of one that was handed over there is one alone, and nothing is in it but the mark.
+ * is left as it is and not even read, for it may be Node's own: of a pipe of Node's both ends are in this process, of one that was handed over there is one
+ * alone, and nothing is in it but the mark.
  */
 export function takeHandedPipes({ descriptors, mark }: WorkerPipes): number[] {
   const targets = targetsOfAll()
