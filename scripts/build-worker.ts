@@ -13,7 +13,7 @@ const WHOLE_MODULES: Plugin = {
   name: 'whole-modules',
   setup(bundler) {
     const namespace = 'whole'
-    bundler.onResolve({ filter: /^node:(fs|http|net|os|path|tls|v8)$/ }, ({ path, kind }) =>
+    bundler.onResolve({ filter: /^node:(child_process|fs|http|net|os|path|stream|tls|v8)$/ }, ({ path, kind }) =>
       kind === 'import-statement' ? { path, namespace } : { path, external: true },
     )
     bundler.onLoad({ filter: /./, namespace }, ({ path }) => ({ contents: `export default require('${path}')` }))
@@ -33,7 +33,8 @@ export async function buildWorker(file: string): Promise<void> {
     // A real import() would load the whole module machinery before the first command.
     supported: { 'dynamic-import': false },
     plugins: [WHOLE_MODULES],
-    minifySyntax: true,
+    // It is read and parsed at each start.
+    minify: true,
     legalComments: 'none',
     logLevel: 'warning',
   })

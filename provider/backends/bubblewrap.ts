@@ -1,8 +1,9 @@
 /** Sandboxes behind a wall of our own: an empty file system with what is needed put in, no network, and the filter. */
+import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import path from 'node:path'
 import type { StartedSandbox, StartRequest } from '../backend.ts'
-import type { WorkerSettings } from '../worker/settings.ts'
+import type { WorkerPipes, WorkerSettings } from '../worker/settings.ts'
 import { workerFile } from '../worker-file.ts'
 import { bubblewrapOptions, type SandboxMount } from './bubblewrap-args.ts'
 import type { Bubblewrap } from './bubblewrap-check.ts'
@@ -10,7 +11,7 @@ import { INSIDE, INSIDE_PROXY, INSIDE_USER, writeOwnFiles } from './inside.ts'
 import type { LimitSupport } from './limits.ts'
 import { seccompFilter } from './seccomp-filter.ts'
 import type { SystemView } from './system-view.ts'
-import { startWalled } from './walled-process.ts'
+import { FIRST_FREE_DESCRIPTOR, startWalled } from './walled-process.ts'
 
 /** What all sandboxes of a backend have in common. */
 export interface BubblewrapEngine {
@@ -23,6 +24,8 @@ export interface BubblewrapEngine {
   readonly workingFolder: SandboxMount | undefined
 }
 
+/** As many as a shell knows. */
+const PIPE_DESCRIPTORS = [0, 1, 2, 3].map((index) => FIRST_FREE_DESCRIPTOR + index)
 const TEMP_BYTES = 1024 ** 3
 const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
@@ -34,6 +37,7 @@ export async function startBubblewrap(engine: BubblewrapEngine, request: StartRe
   const working = engine.workingFolder ?? { hostPath: work, path: INSIDE.workspace, writable: true }
   const worker = await workerFile()
   for (const folder of [control, egress, work]) mkdirSync(folder, { recursive: true, mode: 0o700 })
+  const pipes = { descriptors: PIPE_DESCRIPTORS, mark: randomBytes(16).toString('hex') }
   const names = writeOwnFiles(own, working.path)
   const options = bubblewrapOptions({
     system: engine.system,
@@ -52,8 +56,9 @@ export async function startBubblewrap(engine: BubblewrapEngine, request: StartRe
       limits: engine.limits,
       options,
       filter: seccompFilter(engine.bubblewrap.architecture),
+      pipes,
       command: [INSIDE.node, INSIDE.worker, '-'],
-      order: settingsFor(request, engine, working),
+      order: settingsFor(request, engine, working, pipes),
       rootDir: working.path,
       socketPath: path.join(control, 'worker.sock'),
     },
@@ -61,7 +66,12 @@ export async function startBubblewrap(engine: BubblewrapEngine, request: StartRe
   )
 }
 
-function settingsFor(request: StartRequest, engine: BubblewrapEngine, working: SandboxMount): WorkerSettings {
+function settingsFor(
+  request: StartRequest,
+  engine: BubblewrapEngine,
+  working: SandboxMount,
+  pipes: WorkerPipes,
+): WorkerSettings {
   return {
     token: request.workerToken,
     listen: { path: INSIDE.workerSocket },
@@ -79,6 +89,7 @@ function settingsFor(request: StartRequest, engine: BubblewrapEngine, working: S
       TMPDIR: '/tmp',
       ...request.env,
     },
+    pipes,
     forward: [{ ...INSIDE_PROXY, path: INSIDE.gatewaySocket }],
     ...(request.timeoutMs !== undefined && { timeToLiveMs: request.timeoutMs }),
     ...(request.probe !== undefined && { probe: request.probe }),

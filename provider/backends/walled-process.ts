@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import path from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import type { StartedSandbox, StartRequest } from '../backend.ts'
+import type { WorkerPipes } from '../worker/settings.ts'
 import type { WorkerProbeReport } from '../worker-client.ts'
 import { parseProbeReport } from '../worker-client/probe.ts'
 import type { Bubblewrap } from './bubblewrap-check.ts'
@@ -21,6 +22,8 @@ export interface WalledProcess {
   /** Options of bubblewrap. They name paths of the host, which the sandbox need not know: so they go by descriptor (`--args`), not by argument list. */
   readonly options: readonly string[]
   readonly filter: Buffer
+  /** What it has open besides, with numbers from {@link FIRST_FREE_DESCRIPTOR} to 9. */
+  readonly pipes?: WorkerPipes
   /** What runs inside. It prints a line `ready`, with the report of a probe if it was asked for one, when the worker answers, and ends with its input. */
   readonly command: readonly string[]
   /** Its first line of input. */
@@ -34,6 +37,8 @@ export interface WalledProcess {
 const FILTER_DESCRIPTOR = 3
 const STATUS_DESCRIPTOR = 4
 const OPTIONS_DESCRIPTOR = 5
+/** What comes below is bubblewrap's own. */
+export const FIRST_FREE_DESCRIPTOR = 6
 const START_TIMEOUT_MS = 60_000
 const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
@@ -130,15 +135,13 @@ function probedOf(report: string, { probe }: StartRequest): WorkerProbeReport | 
   }
 }
 
-function launch({ bubblewrap, command }: WalledProcess, limits: OpenLimits): ChildProcess {
-  const [shell = '', ...args] = throughGroups(limits.joinFiles, [
-    bubblewrap.path,
-    '--args',
-    String(OPTIONS_DESCRIPTOR),
-    '--',
-    ...underLimits(limits.resourceLimits),
-    ...command,
-  ])
+function launch({ bubblewrap, command, pipes }: WalledProcess, limits: OpenLimits): ChildProcess {
+  const walled = [bubblewrap.path, '--args', String(OPTIONS_DESCRIPTOR), '--']
+  const [shell = '', ...args] = throughGroups(
+    limits.joinFiles,
+    [...walled, ...underLimits(limits.resourceLimits), ...command],
+    pipes,
+  )
   return spawn(shell, args, {
     cwd: path.parse(process.execPath).root,
     // Nothing of the host's environment.

@@ -3,6 +3,7 @@
  * so `echo failed > /dev/stderr` would fail inside every script. Node makes no pipes, but a shell does, for its here-documents,
  * and Linux opens them once more by `/proc/PID/fd`. (A named FIFO would not do: opening one blocks until the other side is there.)
  */
+import childProcess from 'node:child_process'
 import fs from 'node:fs'
 
 /** Both ends, open; whoever takes them closes them. */
@@ -15,7 +16,7 @@ export interface ChildPipe {
 export interface ChildPipes {
   /** `undefined` where pipes cannot be had: Node's own have to do. */
   take(): Promise<ChildPipe | undefined>
-  /** Makes the first batch, so that the first command need not wait for it. */
+  /** Sees to it that the next command need not wait. */
   prepare(): Promise<void>
   close(): void
 }
@@ -25,29 +26,48 @@ const NUMBERS = [3, 4, 5, 6, 7, 8, 9]
 const SCRIPT = `${NUMBERS.map((number) => `exec ${number}<<E\nx\nE\n`).join('')}echo; kill -STOP $$\n`
 const LIMIT_MS = 5_000
 
-/** Makes pipes a few at a time, since each batch costs a process. */
-export function createChildPipes(): ChildPipes {
-  const store: number[] = []
-  let filling: Promise<void> | undefined
+/** A command takes so many at most. */
+const ENOUGH = 3
+/** After the store has become small: the command that took from it is started by then, and has perhaps ended. */
+const REFILL_MS = 50
+
+/** Makes pipes a few at a time, since each batch costs a process. `given` are the first: empty pipes, each held by a descriptor that no child inherits. */
+export function createChildPipes(given: readonly number[] = []): ChildPipes {
+  const store = [...given]
+  let filling: Promise<number> | undefined
+  let refill: NodeJS.Timeout | undefined
   let unavailable = process.platform !== 'linux'
 
-  const fill = async (): Promise<void> => {
+  const fill = async (): Promise<number> => {
     const fds = await makePipes().catch(() => [])
     if (unavailable) fds.splice(0).forEach((fd) => fs.closeSync(fd))
-    unavailable ||= fds.length === 0
     store.push(...fds)
+    return fds.length
   }
-  const prepare = (): Promise<void> => (filling ??= fill().finally(() => (filling = undefined)))
+  /** Resolves to how many there were. */
+  const makeMore = (): Promise<number> => {
+    clearTimeout(refill)
+    refill = undefined
+    return (filling ??= fill().finally(() => (filling = undefined)))
+  }
+  const prepareLater = (): void => {
+    if (store.length < ENOUGH && !unavailable) refill ??= setTimeout(() => void makeMore(), REFILL_MS).unref()
+  }
 
   return {
-    prepare,
+    prepare: async () => {
+      if (store.length < ENOUGH && !unavailable) await makeMore()
+    },
     async take() {
       // Others may be waiting for the same batch.
-      for (let attempts = 0; store.length === 0 && !unavailable && attempts < 64; attempts++) await prepare()
+      for (let attempts = 0; store.length === 0 && !unavailable && attempts < 64; attempts++)
+        if ((await makeMore()) === 0) unavailable = true
       const pipe = store.pop()
+      prepareLater()
       return pipe === undefined ? undefined : openEnds(pipe)
     },
     close() {
+      clearTimeout(refill)
       for (const fd of store.splice(0)) fs.closeSync(fd)
       unavailable = true
     },
@@ -56,8 +76,7 @@ export function createChildPipes(): ChildPipes {
 
 /** Empty pipes, each held by a descriptor. */
 async function makePipes(): Promise<number[]> {
-  const { spawn } = await import('node:child_process')
-  const shell = spawn('/bin/sh', ['-c', SCRIPT], {
+  const shell = childProcess.spawn('/bin/sh', ['-c', SCRIPT], {
     stdio: ['ignore', 'pipe', 'ignore'],
     env: {},
     timeout: LIMIT_MS,

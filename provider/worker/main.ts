@@ -1,5 +1,6 @@
 /** Entry of the bundle: `node worker.cjs [--init] SETTINGS`, where SETTINGS is a JSON file or `-` for the first line of stdin. */
 import fs from 'node:fs'
+import stream from 'node:stream'
 import { readSettings } from './read-settings.ts'
 import { startWorker, type Worker } from './worker.ts'
 
@@ -15,6 +16,20 @@ while :; do
 done`
 const SHELL = '/bin/sh'
 const O_CLOEXEC = 0o2000000
+
+// Nobody is told of one, and to write one down V8 reads all functions in it once more.
+Error.stackTraceLimit = 0
+// Node compares each socket that ends or is piped with these two, and makes sockets of them for that, which a start waits for. Only Node's own warnings are written.
+for (const [name, fd] of [
+  ['stdout', 1],
+  ['stderr', 2],
+] as const) {
+  const write = (bytes: Buffer, _encoding: string, done: () => void): void => {
+    fs.writeSync(fd, bytes)
+    done()
+  }
+  Object.defineProperty(process, name, { value: new stream.Writable({ write }) })
+}
 
 closeInherited()
 const [source] = process.argv.slice(2).filter((argument) => argument !== '--init')

@@ -3,7 +3,7 @@ import fs from 'node:fs'
 import { integer, parseEnvironment, parseObject, text } from './command.ts'
 import { Fault } from './fault.ts'
 import { parseGatewayToken } from './gateway-way.ts'
-import type { WorkerForward, WorkerGateway, WorkerRoot, WorkerSettings } from './settings.ts'
+import type { WorkerForward, WorkerGateway, WorkerPipes, WorkerRoot, WorkerSettings } from './settings.ts'
 
 const MAX_BYTES = 4 * 1024 * 1024
 const MIN_TOKEN_LENGTH = 32
@@ -43,6 +43,7 @@ export function parseSettings(document: unknown): WorkerSettings {
     ...(fields['gateway'] !== undefined && { gateway: parseGateway(parseObject(fields['gateway'], 'gateway')) }),
     ...(timeToLiveMs !== undefined && { timeToLiveMs }),
     ...(fields['probe'] !== undefined && { probe: parseObject(fields['probe'], 'probe') }),
+    ...(fields['pipes'] !== undefined && { pipes: parsePipes(parseObject(fields['pipes'], 'pipes')) }),
     announce: fields['announce'] === true,
     endWithStdin: fields['endWithStdin'] === true,
   }
@@ -75,6 +76,15 @@ function parseForward(value: unknown): WorkerForward {
     port: integer(fields, 'port', 0, 65_535) ?? 3128,
     path: required(fields, 'path'),
   }
+}
+
+function parsePipes(fields: Readonly<Record<string, unknown>>): WorkerPipes {
+  const descriptors = list(fields['descriptors'], 'descriptors')
+  const mark = required(fields, 'mark')
+  if (!descriptors.every((fd) => typeof fd === 'number' && Number.isInteger(fd) && fd > 2 && fd < 1_024))
+    throw new Error('`descriptors` holds something else than numbers from 3 to 1023')
+  if (!/^[0-9a-f]{32}$/.test(mark)) throw new Error('`mark` is not 32 hexadecimal digits')
+  return { descriptors: descriptors as readonly number[], mark }
 }
 
 function parseGateway(fields: Readonly<Record<string, unknown>>): WorkerGateway {

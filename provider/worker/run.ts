@@ -1,5 +1,5 @@
 /** One command from its start to its end: a process group of its own, its three streams, its deadline. Knows nothing of HTTP. */
-import type { ChildProcess } from 'node:child_process'
+import childProcess, { type ChildProcess } from 'node:child_process'
 import fs from 'node:fs'
 import net from 'node:net'
 import os from 'node:os'
@@ -70,7 +70,7 @@ const leftBehind = new Set<Readable>()
  */
 export async function startRun(command: RunCommand, options: RunOptions): Promise<Run> {
   const pipes = await takePipes(options)
-  const startedMs = performance.now()
+  const started = process.hrtime.bigint()
   let child: ChildProcess
   try {
     child = await spawnChild(command, options, pipes)
@@ -82,7 +82,7 @@ export async function startRun(command: RunCommand, options: RunOptions): Promis
     for (const pipe of [pipes?.stdout, pipes?.stderr]) if (pipe) fs.closeSync(pipe.writeFd)
     if (pipes?.stdin) fs.closeSync(pipes.stdin.readFd)
   }
-  return follow(child, command, options, streamsOf(child, pipes), startedMs)
+  return follow(child, command, options, streamsOf(child, pipes), started)
 }
 
 interface RunPipes {
@@ -114,12 +114,11 @@ async function spawnChild(
   options: RunOptions,
   pipes: RunPipes | undefined,
 ): Promise<ChildProcess> {
-  const { spawn } = await import('node:child_process')
   if (!fs.statSync(command.cwd, { throwIfNoEntry: false })?.isDirectory())
     throw new Fault('ENOENT', 'the working folder does not exist')
   let child: ChildProcess
   try {
-    child = spawn(command.file, command.args, {
+    child = childProcess.spawn(command.file, command.args, {
       cwd: command.cwd,
       env: { ...command.env, [MARK]: options.mark },
       // A session and process group of its own: a signal to the group reaches all of it and nothing else.
@@ -181,7 +180,7 @@ function follow(
   command: RunCommand,
   options: RunOptions,
   streams: RunStreams,
-  startedMs: number,
+  started: bigint,
 ): Run {
   const leader = child.pid ?? 0
   let exited = false
@@ -224,7 +223,7 @@ function follow(
       if (timedOut || cancelled) killTree(undefined, options.mark)
       setGone()
       streams.stdin?.destroy()
-      const durationMs = Math.round(performance.now() - startedMs)
+      const durationMs = Math.round(Number(process.hrtime.bigint() - started) / 1e6)
       const number = signal === null ? 0 : os.constants.signals[signal]
       const end: RunEnd = {
         exitCode: exitCode ?? 128 + number,

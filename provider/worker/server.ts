@@ -41,6 +41,8 @@ export function createServer(context: WorkerContext): http.Server {
       keepAlive: false,
     },
     (request, response) => {
+      // Nobody asks for it, and to tell it loads the time zone.
+      response.sendDate = false
       response.setHeader('connection', 'close')
       request.on('error', () => undefined)
       response.on('error', () => undefined)

@@ -28,8 +28,17 @@ export interface WorkerSettings {
   readonly probe?: object
   /** Print the line `ready` to stdout as soon as requests are answered, with the report of the probe, as JSON, behind it; false by default. */
   readonly announce?: boolean
+  /** Pipes that were made for the first commands; none by default. */
+  readonly pipes?: WorkerPipes
   /** End when stdin ends, which is when the host's process is gone; needs settings that come from stdin. False by default. */
   readonly endWithStdin?: boolean
+}
+
+/** Descriptors that are open when the worker starts: of each pipe one end that can be read, and in the pipe nothing but the mark and a line feed. */
+export interface WorkerPipes {
+  readonly descriptors: readonly number[]
+  /** Random, 32 hexadecimal digits. */
+  readonly mark: string
 }
 
 /** A folder that file requests may touch. */

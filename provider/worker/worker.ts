@@ -1,6 +1,5 @@
 /** One worker: its server, its way out, its children, its end. */
 import fs from 'node:fs'
-import type http from 'node:http'
 import type net from 'node:net'
 import { createChildPipes } from './child-pipes.ts'
 import { createConfinement } from './confinement.ts'
@@ -8,9 +7,12 @@ import type { WorkerContext } from './context.ts'
 import { Fault } from './fault.ts'
 import { startForward } from './forward.ts'
 import { type GatewayWay, openGatewayWay } from './gateway-way.ts'
+import { takeHandedPipes } from './handed-pipes.ts'
+import { listenAt } from './listen.ts'
 import { probe } from './probe.ts'
 import { killTree } from './process-tree.ts'
 import { createProcesses } from './processes.ts'
+import { putOffCollection } from './put-off-collection.ts'
 import { createServer } from './server.ts'
 import type { WorkerSettings } from './settings.ts'
 
@@ -25,13 +27,15 @@ export interface Worker {
 const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 // How often the end of its time is looked at: the clock may jump when a sandbox is paused.
 const MAX_TIMER_MS = 10_000
+/** By then the first command has run, or nobody waits for it. */
+const START_MS = 1_000
 
 /** Resolves when requests are answered, and what was to be looked for at the start was. `onExpired` is called once, after the worker has closed itself. */
 export async function startWorker(settings: WorkerSettings, onExpired: () => void): Promise<Worker> {
   // Node's threads start with the first file operation that needs them, and without room for them the process dies: so not later, when children took it all.
   const threads = new Promise((resolve) => fs.stat('/', resolve))
   const tag = `${process.pid}-${Date.now().toString(36)}`
-  const pipes = createChildPipes()
+  const pipes = createChildPipes(settings.pipes && takeHandedPipes(settings.pipes))
   const confinement = createConfinement(settings.roots)
   const base = { PATH: DEFAULT_PATH, ...(settings.inheritEnv === true && ownEnvironment()) }
   let marks = 0
@@ -85,6 +89,7 @@ export async function startWorker(settings: WorkerSettings, onExpired: () => voi
 
   forwards.push(...(await Promise.all((settings.forward ?? []).map(startForward))))
   if (settings.gateway !== undefined) way = await openGatewayWay(settings.gateway)
+  putOffCollection(START_MS)
   // The gateway answers while the rest is being done.
   const [probed] = await Promise.all([
     settings.probe === undefined ? undefined : probe(settings.probe),
@@ -93,25 +98,16 @@ export async function startWorker(settings: WorkerSettings, onExpired: () => voi
   ])
   if (settings.timeToLiveMs !== undefined) context.setTimeToLive(settings.timeToLiveMs)
   // What the first command needs, while nobody waits for it.
-  setImmediate(() => void import('node:child_process').then(() => pipes.prepare()))
+  setImmediate(() => void pipes.prepare())
   return { close, probed }
 }
 
-async function listen(server: http.Server, listen: WorkerSettings['listen']): Promise<void> {
+async function listen(server: net.Server, listen: WorkerSettings['listen']): Promise<void> {
   if ('path' in listen && fs.lstatSync(listen.path, { throwIfNoEntry: false })?.isSocket()) fs.unlinkSync(listen.path)
   const mask = process.umask(0o177)
   try {
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject)
-      server.listen(
-        // Without the mode, which is not the server's.
-        'path' in listen ? { path: listen.path, backlog: 511 } : { ...listen, backlog: 511 },
-        () => {
-          server.off('error', reject).on('error', () => undefined)
-          resolve()
-        },
-      )
-    })
+    // Without the mode, which is not the server's.
+    await listenAt(server, 'path' in listen ? { path: listen.path } : listen)
   } finally {
     process.umask(mask)
   }

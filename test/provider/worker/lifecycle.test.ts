@@ -16,6 +16,8 @@ const settings = (folder: string, more: object = {}) => ({
   ...more,
 })
 
+const MARK = '0123456789abcdef0123456789abcdef'
+
 async function inFolder(action: (folder: string) => Promise<void>): Promise<void> {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-worker-'))
   try {
@@ -53,6 +55,14 @@ describe('the settings', () => {
     [{ timeToLiveMs: -1 }, '`timeToLiveMs` is not a whole number'],
     [{ env: { A: 5 } }, '`env` has a value that is not a text'],
     [{ forward: [{ host: '127.0.0.1', port: 1 }] }, '`path` is missing'],
+    [{ forward: [{ host: '192.0.2.1', port: 1, path: '/a' }] }, 'EADDRNOTAVAIL'],
+    [{ listen: { path: '/nowhere/at/all.sock' } }, 'EACCES'],
+    [{ pipes: [] }, '`pipes` is not an object'],
+    [{ pipes: { descriptors: 6, mark: MARK } }, '`descriptors` is not a list'],
+    [{ pipes: { descriptors: [2], mark: MARK } }, '`descriptors` holds something else than numbers from 3 to 1023'],
+    [{ pipes: { descriptors: ['6'], mark: MARK } }, '`descriptors` holds something else'],
+    [{ pipes: { descriptors: [6] } }, '`mark` is missing'],
+    [{ pipes: { descriptors: [6], mark: `${MARK}0` } }, '`mark` is not 32 hexadecimal digits'],
   ])('that are wrong stop the start in one line that does not quote them: %j', (wrong, message) =>
     inFolder(async (folder) => {
       const input = typeof wrong === 'string' ? wrong : JSON.stringify(settings(folder, wrong))
@@ -61,7 +71,7 @@ describe('the settings', () => {
         encoding: 'utf8',
       })
       expect([status, stdout]).toEqual([1, ''])
-      expect(stderr).toContain(`worker: ${message}`.replace('worker: ENOENT', 'ENOENT'))
+      expect(stderr).toContain(`worker: ${message}`.replace(/^worker: (?=E[A-Z]+$)/, ''))
       expect(stderr.trim().split('\n')).toHaveLength(1)
       expect(stderr).not.toContain('marker')
     }),
