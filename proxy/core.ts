@@ -9,7 +9,7 @@ import type { EntrySets, OwnListener } from '../policies/index.ts'
 import { createMetrics, type Metrics } from './admin/metrics.ts'
 import type { WorkerCounts } from './admin/workers-view.ts'
 import { closeEntry } from './audit/entry.ts'
-import { instanceName, workerInstance } from './audit/instance-name.ts'
+import { instanceName, instancesOf, workerInstance } from './audit/instance-name.ts'
 import { openAuditLog } from './audit/log.ts'
 import { closeLostTunnels, earlierFiles } from './audit/close-lost-tunnels.ts'
 import type { AuditLog } from './audit/record.ts'
@@ -39,7 +39,7 @@ import { readProxyAuthorization } from './tokens/credentials.ts'
 import { createIdentifier } from './tokens/identify.ts'
 import type { Identity } from './tokens/identity.ts'
 import { openKeys, type OwnKeys } from './tokens/keys.ts'
-import type { Tracer } from './tracing/tracer.ts'
+import { openTracer } from './tracing/open-tracer.ts'
 import { LimitCounters } from './tunnels/limits.ts'
 import type { UntoldUsage } from './tunnels/usage.ts'
 import { lostPermission, type Permission, recheck, recheckAll } from './tunnels/live-checks.ts'
@@ -170,7 +170,11 @@ async function assemble(
   const isUsed = (set: string) =>
     JSON.stringify([options.config.policy, options.config.listen.bound]).includes(`@${set}`)
   for (const { set, text } of machineSets.notes) if (isUsed(set)) logger.warn({}, text)
-  for (const warning of configWarnings(options.config)) logger.warn({}, warning)
+  /** All processes of a gateway have one configuration, and one of them says what is odd about it. */
+  const warn = (fields: object, warning: string) => {
+    if (part?.worker === undefined) logger.warn(fields, warning)
+  }
+  for (const warning of configWarnings(options.config)) warn({}, warning)
 
   let rules = compileRuleset(options.config, machineSets.sets, [])
   const onUpstreamFailure = (failure: string) =>
@@ -187,7 +191,7 @@ async function assemble(
   const state = keep(await openState(settings().state, { clock, onFault: (message) => logger.error({}, message) }))
   const ownKeys = await openKeys(settings().state)
   const warnOfNoKey = (config: Config) => {
-    if (lacksOwnKey(config, ownKeys.list().length)) logger.warn({}, NO_OWN_KEY)
+    if (lacksOwnKey(config, ownKeys.list().length)) warn({}, NO_OWN_KEY)
   }
   warnOfNoKey(settings())
   let recordFileChange: (change: FileChange) => void = () => undefined
@@ -204,7 +208,7 @@ async function assemble(
   for (const { tenant, policy } of state.tenantPolicies.list()) policies.keepTenant(tenant, policy)
   const warnOfTwoSources = () => {
     const kept = state.tenantPolicies.list().length
-    if (kept > 0 && policies.tenantFiles()) logger.warn({ tenants: kept }, TWO_SOURCES)
+    if (kept > 0 && policies.tenantFiles()) warn({ tenants: kept }, TWO_SOURCES)
   }
   warnOfTwoSources()
   const idleTimeoutMs = settings().timeouts.idleSeconds * 1000
@@ -221,7 +225,7 @@ async function assemble(
       instance,
       version,
       logger,
-      ...(part && { alertInstances: alertInstances(gatewayName, part) }),
+      ...(part && { alertInstances: part.worker === undefined ? instancesOf(gatewayName, part.workers) : [] }),
     }),
   )
   const tracer = await openTracer(settings().tracing, { clock, instance, version, logger })
@@ -444,7 +448,7 @@ async function assemble(
     metrics.countPolicy()
     warnOfNoKey(config)
     warnOfTwoSources()
-    for (const warning of configWarnings(config)) logger.warn({}, warning)
+    for (const warning of configWarnings(config)) warn({}, warning)
     await audit.write({ kind: 'admin', action: 'reload', policy_version: policies.version })
     await recheckTunnels()
   }
@@ -503,22 +507,6 @@ async function assemble(
   }
 }
 
-/** Who may do too much does it in all processes together: the supervising one looks at the lines of all. */
-function alertInstances(gatewayName: string, { worker, workers }: CorePlace): readonly string[] {
-  if (worker !== undefined) return []
-  return [gatewayName, ...Array.from({ length: workers }, (_none, index) => workerInstance(gatewayName, index + 1))]
-}
-
 function forwarderTimes({ timeouts: { headSeconds, idleSeconds } }: Config) {
   return { headTimeoutMs: headSeconds * 1000, idleTimeoutMs: idleSeconds * 1000 }
-}
-
-/** Nothing of it is loaded when no collector is configured. */
-async function openTracer(
-  { otlp, ...settings }: Config['tracing'],
-  world: { readonly clock: Clock; readonly instance: string; readonly version: string; readonly logger: GatewayLogger },
-): Promise<Tracer | undefined> {
-  if (otlp === undefined) return undefined
-  const { createTracer } = await import('./tracing/tracer.ts')
-  return createTracer({ ...settings, ...otlp, timeoutMs: otlp.timeoutSeconds * 1000, ...world })
 }

@@ -14,3 +14,8 @@ export function instanceName(hostName: string, longest = 63): string {
 export function workerInstance(gateway: string, number: number): string {
   return `${gateway}-${number}`
 }
+
+/** The logs of a gateway and of its workers: who does too much does it in all of them together. */
+export function instancesOf(gateway: string, workers: number): readonly string[] {
+  return [gateway, ...Array.from({ length: workers }, (_none, index) => workerInstance(gateway, index + 1))]
+}
