@@ -5,6 +5,7 @@ import type { WorkerCounts } from '../admin/workers-view.ts'
 import { sinksByName } from '../audit/sinks/sinks-by-name.ts'
 import type { Config } from '../config/schema.ts'
 import type { Core } from '../core.ts'
+import { faultForLog } from '../fault-for-log.ts'
 import type { Workers } from '../gateway.ts'
 import type { ListeningAddress } from '../listeners.ts'
 import { canShareTcp, probeTcp } from '../relay/listen.ts'
@@ -210,7 +211,8 @@ export function createSupervisor(core: Core, options: SupervisorOptions): Worker
       timers.push(setInterval(watch, BEAT_MS).unref(), setInterval(() => void readMetrics(), METRICS_MS).unref())
       const first = Array.from({ length: configured }, (_none, index) => start(index + 1))
       await Promise.all(first.map(serving))
-      for (const child of first) void keepPlace(child)
+      // Starting a process may fail in ways that are no end of a worker.
+      for (const child of first) keepPlace(child).catch((error: unknown) => giveUp(child.number, faultForLog(error)))
       return proxy
     },
     tellListeners: async (addresses) => {

@@ -1,6 +1,7 @@
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { once } from 'node:events'
 import net, { type AddressInfo } from 'node:net'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, expect, test } from 'vitest'
 import { runMain, temporaryFolder } from './run-cli.ts'
@@ -87,6 +88,13 @@ test.skipIf(process.geteuid?.() === 0)(
     expect(find('audit folder')?.status).toBe('fail')
   },
 )
+
+test('more workers than cores are a warning with the number that fits', async () => {
+  const { find } = await examine('workers: 64\nlisten: { proxy: 127.0.0.1:0, admin: 127.0.0.1:0 }')
+  const cores = availableParallelism()
+  const few = { status: 'warn', detail: `64, and there are ${cores} cores`, fix: `workers: ${cores}` }
+  expect(find('workers')).toMatchObject(cores < 64 ? few : { status: 'ok' })
+})
 
 test('for people it is a table, with one command for all that is missing', async () => {
   const { stdout } = await runMain(['doctor'], { environment: { PATH: '' } })

@@ -326,6 +326,16 @@ describe('one that ends again and again', { timeout: 120_000 }, () => {
   })
 })
 
+describe('a worker that was taken over', { timeout: 120_000 }, () => {
+  test('is ended for a message that is longer than it may be, before it is read', async () => {
+    const program = new URL('./hostile-process.ts', import.meta.url)
+    const starting = start({}, { program })
+    await expect(starting).rejects.toThrow(
+      /^worker \d could not begin: sent a message of 4294967295 bytes, and 33554432 is the most$/,
+    )
+  })
+})
+
 describe('a reload', { timeout: 120_000 }, () => {
   test('is in force in all workers or in none, and refuses no connection', async () => {
     const gateway = await start()
