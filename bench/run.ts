@@ -48,7 +48,11 @@ try {
   const modes = values.modes.replace(/\brate\b/, Array(RATES).fill('rate').join(' '))
   const wanted = values.peers === 'all' ? [...KIT, ...PEERS] : values.peers.split(' ')
   const ofKit = wanted.filter((name) => KIT.includes(name))
-  const others = peers(wanted.filter((name) => !KIT.includes(name)), folder, PORT) // prettier-ignore
+  const others = peers(
+    wanted.filter((name) => !KIT.includes(name)),
+    folder,
+    PORT,
+  )
   const own = `${process.execPath} ${profile}${path.join(ROOT, 'bench/gateway.ts')} ${config}`
   for (let round = 1; round <= Number(values.rounds); round++) {
     compare(['--name', 'sallyport', '--cmd', own, '--auth', tokens, '--peers', ofKit.join(' ')], round)
