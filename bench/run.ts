@@ -28,6 +28,8 @@ const { values } = parseArgs({
 })
 /** A process of each round is measured so often, five seconds each: the first time it is cold, the last time warm. */
 const RATES = 4
+/** Peers that the kit starts itself. */
+const KIT: readonly string[] = ['relay', 'squid']
 const KEPT = path.join(import.meta.dirname, 'kept-ratios.json')
 const kit = path.resolve(ROOT, process.env['BENCH_KIT'] ?? '../shared/bench')
 if (!fs.existsSync(path.join(kit, 'compare.sh'))) {
@@ -44,10 +46,10 @@ try {
   const profile = values.profile === undefined ? '' : `--cpu-prof --cpu-prof-dir=${path.resolve(values.profile)} `
   const out = path.join(folder, 'results.jsonl')
   const modes = values.modes.replace(/\brate\b/, Array(RATES).fill('rate').join(' '))
-  const wanted = values.peers === 'all' ? ['relay', 'squid', ...PEERS] : values.peers.split(' ')
-  const ofKit = wanted.filter((name) => name === 'relay' || name === 'squid')
+  const wanted = values.peers === 'all' ? [...KIT, ...PEERS] : values.peers.split(' ')
+  const ofKit = wanted.filter((name) => KIT.includes(name))
   const others = peers(
-    wanted.filter((name) => !ofKit.includes(name)),
+    wanted.filter((name) => !KIT.includes(name)),
     folder,
     PORT,
   )

@@ -159,7 +159,7 @@ describeNeeding(
     })
 
     test('whoever takes over from a host that was killed gives the machine a handle of its own, which obeys from then on', async () => {
-      const child = spawn(process.execPath, [path.join(import.meta.dirname, 'other-host.ts'), JSON.stringify(bench.options)], { stdio: ['ignore', 'pipe', 'inherit'] }) // prettier-ignore
+      const child = spawn(process.execPath, [path.join(import.meta.dirname, 'other-host-process.ts'), JSON.stringify(bench.options)], { stdio: ['ignore', 'pipe', 'inherit'] }) // prettier-ignore
       const exited = once(child, 'exit')
       const [line] = (await once(child.stdout, 'data')) as [Buffer]
       const id = line.toString().trim()
