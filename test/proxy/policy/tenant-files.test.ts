@@ -383,7 +383,7 @@ describe('a folder by an attacker, or by accident', () => {
     const many = Array.from({ length: 60_000 }, (_, index) => `host-${index}.example.com`)
     put('acme.json', JSON.stringify({ kind: 'static', allowedHosts: [...many, OTHER] }))
     const seen = new Set<string>()
-    for (let isOver = false; !isOver; ) {
+    for (let isOver = false; !isOver;) {
       const now = await Promise.all([HOST, OTHER, 'host-0.example.com'].map((host) => verdict(source, 'acme', host)))
       seen.add(now.join(', '))
       isOver = changes.length > 0
