@@ -101,7 +101,7 @@ function program(name: string): string | undefined {
 
 /** The entry of a package, as its own `package.json` says. */
 function fromNpm(folder: string, name: string): string {
-  const home = path.join(folder, 'npm')
+  const home = path.join(folder, 'npm', name)
   fs.mkdirSync(home, { recursive: true })
   execFileSync('npm', ['install', '--prefix', home, '--no-save', '--ignore-scripts', '--silent', name])
   return execFileSync(
