@@ -143,9 +143,12 @@ export function* compilePolicySteps(policy: EgressPolicyData, context: EntryCont
   }
   const compiled = yield* staticPolicy(allowed.value, denied.value)
   shared.keep(source, compiled)
-  yield
-  // What is kept of a policy is its canonical form.
-  shared.keep(sourceOf(compiled.allowedHosts, compiled.deniedHosts, context), compiled)
+  // What is kept of a policy of the operator's is its canonical form.
+  if (context.from === 'file') {
+    yield
+    const canonical = sourceOf(compiled.allowedHosts, compiled.deniedHosts, context)
+    if (canonical !== source) shared.keep(canonical, compiled)
+  }
   return { ok: true, value: compiled }
 }
 

@@ -156,13 +156,13 @@ export async function openCore(options: GatewayOptions, place?: CorePlace): Prom
 
 async function assemble(
   options: GatewayOptions,
-  part: CorePlace | undefined,
+  place: CorePlace | undefined,
   closers: (() => unknown)[],
 ): Promise<Core> {
   /** What is opened later is closed earlier. */
-  const keep = <T extends { readonly close: () => unknown }>(part: T): T => {
-    closers.push(() => part.close())
-    return part
+  const keep = <T extends { readonly close: () => unknown }>(opened: T): T => {
+    closers.push(() => opened.close())
+    return opened
   }
   const { clock = systemClock, version = 'unknown' } = options
   const logger = options.logger ?? pino({ level: options.config.log.level }, pino.destination(2))
@@ -172,7 +172,7 @@ async function assemble(
   for (const { set, text } of machineSets.notes) if (isUsed(set)) logger.warn({}, text)
   /** All processes of a gateway have one configuration, and one of them says what is odd about it. */
   const warn = (fields: object, warning: string) => {
-    if (part?.worker === undefined) logger.warn(fields, warning)
+    if (place?.worker === undefined) logger.warn(fields, warning)
   }
   for (const warning of configWarnings(options.config)) warn({}, warning)
 
@@ -212,11 +212,11 @@ async function assemble(
   }
   warnOfTwoSources()
   const idleTimeoutMs = settings().timeouts.idleSeconds * 1000
-  const registry = keep(new TunnelRegistry({ clock, idleTimeoutMs, ...(part && { sweepMs: SHARED_SWEEP_MS }) }))
+  const registry = keep(new TunnelRegistry({ clock, idleTimeoutMs, ...(place && { sweepMs: SHARED_SWEEP_MS }) }))
   const limits = new LimitCounters(settings().limits, clock)
-  if (part) limits.share(part.untold)
-  const gatewayName = settings().audit.instance ?? instanceName(os.hostname(), part ? 60 : undefined)
-  const instance = part?.worker === undefined ? gatewayName : workerInstance(gatewayName, part.worker)
+  if (place) limits.share(place.untold)
+  const gatewayName = settings().audit.instance ?? instanceName(os.hostname(), place ? 60 : undefined)
+  const instance = place?.worker === undefined ? gatewayName : workerInstance(gatewayName, place.worker)
   // Opened before the log, so closed after it: the last lines are sent too.
   const auditService = keep(
     await openAuditService({
@@ -225,7 +225,7 @@ async function assemble(
       instance,
       version,
       logger,
-      ...(part && { alertInstances: part.worker === undefined ? instancesOf(gatewayName, part.workers) : [] }),
+      ...(place && { alertInstances: place.worker === undefined ? instancesOf(gatewayName, place.workers) : [] }),
     }),
   )
   const tracer = await openTracer(settings().tracing, { clock, instance, version, logger })
@@ -244,7 +244,7 @@ async function assemble(
         unwritableSinceMs === undefined ? 0 : (clock.monotonicMs() - unwritableSinceMs) / 1000,
       auditSinks: () => auditService.sinks(),
       ...(tracer && { traceSpans: tracer.counts }),
-      ...(part?.counts && { workers: part.counts }),
+      ...(place?.counts && { workers: place.counts }),
       ...(settings().policy.tenantFiles && { tenantFiles: () => policies.tenantFiles() }),
     }),
   )
@@ -306,7 +306,7 @@ async function assemble(
       logger.error({ fault: faultForLog(error) }, 'tunnels that a killed process left open could not be looked for')
   })
   // All processes of a gateway follow the files, and one of them writes down what changed.
-  if (part?.worker === undefined)
+  if (place?.worker === undefined)
     recordFileChange = (change) => void audit.write({ kind: 'admin', ...fileChangeForAudit(change) })
 
   let draining = false
@@ -332,7 +332,7 @@ async function assemble(
     network: () => rules.network,
     resolver: () => wayOut.resolver,
     isDraining: () => draining,
-    isCutOff: part?.isCutOff ?? (() => false),
+    isCutOff: place?.isCutOff ?? (() => false),
     isClosing: () => closing !== undefined,
     onSetUp: metrics.countSetUp,
     tracer,

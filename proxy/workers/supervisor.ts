@@ -128,7 +128,7 @@ export function createSupervisor(core: Core, options: SupervisorOptions): Worker
 
   function giveUp(number: number, why: string): void {
     isEnding = true
-    const message = `worker ${number} ended again and again, the last time with ${why}; the gateway can not go on`
+    const message = `worker ${number} ended again and again, the last time with ${why}; the gateway can not go on. The \`worker_ended\` lines of the audit log have every reason; with \`workers: 1\` it runs without`
     onFailed(new SallyportError('SALLYPORT_WORKERS_FAILED', message))
   }
 

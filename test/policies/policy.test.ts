@@ -187,6 +187,12 @@ describe('equal lists', () => {
     expect(compiled(data, FILE)).not.toBe(first)
   })
 
+  it('are the same as their canonical form, which is what is kept of them', () => {
+    const first = compiled(list(['API.example.com', 'api.example.com', 'b\u00fccher.example']), FILE)
+    expect(first?.kind).toBe('static')
+    expect(compiled(list(['api.example.com', 'xn--bcher-kva.example']), FILE)).toBe(first)
+  })
+
   it('mean what the sets of their own context say, and what their own place may say', () => {
     const sets = (host: string): EntrySets => {
       const read = parseSets({ ours: [host] })

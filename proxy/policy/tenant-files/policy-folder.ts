@@ -20,6 +20,9 @@ const TIME_STEP_MS = 2_000
 /** Files that are looked at each time, in turn, for changes that the system did not tell of. */
 const LOOKED_AT = 200
 
+/** Reading many changed files is spread over several looks, each of at most so much and one file more: what was read is told in between. */
+const BUSY_MS = 50
+
 /** Somewhere that policies are looked for. */
 export interface PolicyPlace {
   /**
@@ -156,11 +159,13 @@ export function policyFolder(path: string, layers: FileLayers, clock: Clock): Po
   }
 
   function* takeChanged(real: string, tenants: readonly string[], isFirst: boolean): Steps<void> {
+    const untilMs = performance.now() + BUSY_MS
     for (const tenant of tenants) {
       const names = files.get(tenant)
       if (names === undefined) continue
       const stamp = names.length === 1 ? fileStamp(join(real, names[0] ?? '')) : names.join(' ')
       if (!settling.isDue(tenant, stamp, isFirst)) continue
+      if (!isFirst && performance.now() > untilMs) continue
       yield* take(real, tenant, names, stamp)
       yield
     }

@@ -67,7 +67,8 @@ export function readPolicyFile(
   if (folder !== undefined && !real.startsWith(folder + sep)) throw unusable(path, 'leads out of its folder')
   if (folder !== undefined && dirname(real) !== folder) trustedPlace(dirname(real))
   if (!stats.isFile()) throw unusable(path, 'is not a file')
-  const { text, stamp } = readBounded(path, real, path.endsWith('.json') ? maxBytes.json : maxBytes.yaml)
+  const isJson = path.endsWith('.json')
+  const { text, stamp } = readBounded(path, real, isJson ? maxBytes.json : maxBytes.yaml, isJson ? '' : `; as JSON (\`.json\`) it may have ${maxBytes.json}`) // prettier-ignore
   return { value: parseText(path, text), stamp }
 }
 
@@ -76,14 +77,19 @@ export function unusable(path: string, what: string): SallyportError {
   return new SallyportError('SALLYPORT_POLICY_INVALID', `\`${path}\` ${what}`)
 }
 
-function readBounded(path: string, real: string, maxBytes: number): { readonly text: string; readonly stamp: string } {
+function readBounded(
+  path: string,
+  real: string,
+  maxBytes: number,
+  advice: string,
+): { readonly text: string; readonly stamp: string } {
   let fd: number | undefined
   try {
     // What is put in its place meanwhile is not followed, and not waited for.
     fd = openSync(real, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW)
     const stats = fstatSync(fd, { bigint: true })
     if (!stats.isFile()) throw unusable(path, 'is not a file')
-    if (stats.size > BigInt(maxBytes)) throw unusable(path, `is larger than ${maxBytes} bytes`)
+    if (stats.size > BigInt(maxBytes)) throw unusable(path, `is larger than ${maxBytes} bytes${advice}`)
     const buffer = Buffer.alloc(maxBytes + 1 < Number(stats.size) + 1 ? maxBytes + 1 : Number(stats.size) + 1)
     let length = 0
     for (let count = -1; count !== 0 && length < buffer.length; length += count)

@@ -395,6 +395,21 @@ describe('a folder by an attacker, or by accident', () => {
     ])
   })
 
+  test('long policies that change at once do not keep what was read of the others from being in force', async () => {
+    const tenants = Array.from({ length: 12 }, (_, index) => `tenant-${index}`)
+    const long = (first: string) =>
+      JSON.stringify({
+        kind: 'static',
+        allowedHosts: [first, ...Array.from({ length: 20_000 }, (_, i) => `h${i}.${first}`)],
+      })
+    for (const tenant of tenants) put(`${tenant}.json`, JSON.stringify({ kind: 'static', allowedHosts: [OTHER] }))
+    const { source, changes, told } = open()
+    for (const tenant of tenants) put(`${tenant}.json`, long(`${tenant}.example.com`))
+    await vi.waitFor(() => expect(changes).toHaveLength(12), { timeout: 30_000, interval: 20 })
+    for (const tenant of tenants) expect(await verdict(source, tenant, `${tenant}.example.com`)).toBe('allow')
+    expect(told()).toBeGreaterThan(3)
+  }, 60_000)
+
   test('more than a JSON file may hold, and more than a YAML file may, changes nothing', async () => {
     const long = JSON.stringify({
       kind: 'static',
@@ -407,7 +422,9 @@ describe('a folder by an attacker, or by accident', () => {
     expect(await verdict(source, 'json', 'host-59999.example.com')).toBe('allow')
     expect(await verdict(source, 'yaml', 'host-1.example.com')).toBe('policy_unavailable tenant')
     expect(await verdict(source, 'large', 'host-1.example.com')).toBe('policy_unavailable tenant')
-    expect(faults.join('\n')).toMatch(/yaml\.yaml` is larger than 1048576 bytes/)
+    expect(faults.join('\n')).toMatch(
+      /yaml\.yaml` is larger than 1048576 bytes; as JSON \(`\.json`\) it may have 4194304/,
+    )
     expect(faults.join('\n')).toMatch(/large\.json` is larger than 4194304 bytes/)
   })
 
