@@ -351,6 +351,7 @@ const around: readonly ConformanceCheck[] = [
         ...onNode(bench.subject, [
           '-e',
           `const args = process.argv.slice(1); ${search}`,
+          '--', // A half may begin with a dash.
           token.slice(0, half),
           token.slice(half),
         ]),
