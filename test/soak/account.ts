@@ -5,18 +5,19 @@ import type { Seen } from './client.ts'
 export interface SoakLine {
   readonly instance: string
   readonly kind: string
-  readonly action?: string
+  readonly time: string
   readonly request_id?: string
   readonly requested?: string
   readonly effective?: string
   readonly reason?: string
+  readonly close_reason?: string
   readonly lost?: number
 }
 
 /** From when to when something was done, milliseconds since the epoch. */
 export interface Span {
   readonly what: 'kill' | 'disk' | 'dns' | 'reset'
-  /** The gateway that was killed. */
+  /** The gateway that was killed, or one of whose workers was. */
   readonly gateway?: string
   readonly fromMs: number
   readonly toMs: number
@@ -24,57 +25,100 @@ export interface Span {
 
 /** What a fault may still show in after it is over: timeouts of names and connections are five seconds, and the machine may be busy. */
 const AFTERMATH_MS = 15_000
-/** The lines of ends that a killed process had not written: 20 ms, and the way back to the client. */
-const LATE_MS = 3000
+/** What was killed answers nobody any more: only clocks and the way here lie in between. */
+const KILL_AFTERMATH_MS = 2000
+/** Every gateway has read a revocation by then, however busy the machine. */
+const REVOKED_MS = 10_000
+const ORDINARY_ENDS: readonly (string | undefined)[] = ['client_closed', 'upstream_closed', 'token_revoked']
 
 /** One sentence for each thing that is not accounted for. */
 export function unaccounted(seen: readonly Seen[], lines: readonly SoakLine[], spans: readonly Span[]): string[] {
-  const faults: string[] = []
-  const near = (what: Span['what'], fromMs: number, toMs: number, gateway?: string) =>
-    spans.some(
-      (span) =>
-        span.what === what &&
-        (span.gateway ?? gateway) === gateway &&
-        fromMs <= span.toMs + AFTERMATH_MS &&
-        toMs >= span.fromMs,
-    )
   const byTarget = Map.groupBy(
     lines.filter(({ kind }) => kind === 'decision' || kind === 'auth'),
     ({ requested }) => requested ?? '',
   )
-  const closed = new Set(lines.filter(({ kind }) => kind === 'close').map(({ request_id }) => request_id))
-  for (const one of seen) {
-    const { target, answer, startedMs, endedMs, gateway } = one
-    const own = byTarget.get(target) ?? []
-    const wasKilled = near('kill', startedMs, endedMs, gateway)
-    const explained =
-      /^(?:200|403 host_not_allowed|407 token_revoked)$/.test(answer) ||
-      (answer === 'gone' && wasKilled) ||
-      (answer === '503 audit_unavailable' && near('disk', startedMs, endedMs)) ||
-      (/^50[24] dns_/.test(answer) && near('dns', startedMs, endedMs)) ||
-      (/^50[24] connect_/.test(answer) && near('reset', startedMs, endedMs))
-    if (!explained) faults.push(`${target}: nothing explains \`${answer}\``)
-    if (own.length > 1) faults.push(`${target}: ${own.length} decisions for one connection`)
-    const [line] = own
-    if (answer === 'gone') continue
-    if (line === undefined) {
-      faults.push(`${target}: answered ${answer}, and there is no line`)
-      continue
-    }
-    const [status = '', reason] = answer.split(' ')
-    // Policy let out what then had no address, or nobody who answered: the reason says so.
-    const isLetOut = status === '200' || /^(?:dns|connect)_/.test(reason ?? '')
-    if ((line.effective === 'allow') !== isLetOut || line.reason !== reason)
-      faults.push(`${target}: answered ${answer}, and the line says ${line.effective} ${line.reason}`)
-    const mayMissEnd = spans.some(
-      (span) =>
-        span.what === 'kill' && span.gateway === gateway && startedMs <= span.toMs && endedMs >= span.fromMs - LATE_MS,
-    )
-    if (answer === '200' && !closed.has(line.request_id) && !mayMissEnd)
-      faults.push(`${target}: let out, and no line says that it ended`)
-  }
   const known = new Set(seen.map(({ target }) => target))
-  for (const target of byTarget.keys()) if (!known.has(target)) faults.push(`${target}: a line, and nobody asked`)
-  for (const { lost = 0, instance } of lines) if (lost > 0) faults.push(`${instance}: ${lost} lines were lost`)
-  return faults
+  return [
+    ...seen.flatMap((one) => [...unexplained(one, spans), ...unwritten(one, byTarget.get(one.target) ?? [])]),
+    ...[...byTarget.keys()].flatMap((target) => (known.has(target) ? [] : [`${target}: a line, and nobody asked`])),
+    ...lines.flatMap(({ lost = 0, instance }) => (lost > 0 ? [`${instance}: ${lost} lines were lost`] : [])),
+    ...wrongEnds(lines, spans),
+  ]
+}
+
+/** Answers that nothing that was done accounts for. */
+function unexplained(one: Seen, spans: readonly Span[]): string[] {
+  const { target, answer, startedMs, endedMs, gateway, token, isIntact } = one
+  const { revokedMs = Infinity } = token
+  const isNear = (what: Span['what']) => near(spans, what, startedMs, endedMs, gateway)
+  const isExplained =
+    (answer === '200' && target.includes('.let.') && startedMs <= revokedMs + REVOKED_MS) ||
+    (answer === '403 host_not_allowed' && target.includes('.refused.')) ||
+    (answer === '407 token_revoked' && endedMs >= revokedMs - KILL_AFTERMATH_MS) ||
+    (answer === 'gone' && isNear('kill')) ||
+    (answer === '503 audit_unavailable' && isNear('disk')) ||
+    (/^50[24] dns_/.test(answer) && isNear('dns')) ||
+    (/^50[24] connect_/.test(answer) && isNear('reset'))
+  return [
+    ...(isExplained ? [] : [`${target} of ${gateway}: nothing explains \`${answer}\``]),
+    ...(isIntact ? [] : [`${target} of ${gateway}: other bytes came back than were sent`]),
+  ]
+}
+
+/** Whether the line of a connection says what its client was told. */
+function unwritten({ target, answer }: Seen, own: readonly SoakLine[]): string[] {
+  if (own.length > 1) return [`${target}: ${own.length} decisions for one connection`]
+  // Its gateway may have gone before or after it had written the line.
+  if (answer === 'gone') return []
+  const [line] = own
+  if (line === undefined) return [`${target}: answered ${answer}, and there is no line`]
+  const [status = '', reason] = answer.split(' ')
+  // Policy let out what then had no address, or nobody who answered: the reason says so.
+  const isLetOut = status === '200' || isUnreached(reason)
+  return (line.effective === 'allow') !== isLetOut || line.reason !== reason
+    ? [`${target}: answered ${answer}, and the line says ${line.effective} ${line.reason}`]
+    : []
+}
+
+/** Each tunnel that was let out has one end, and nothing else has one. */
+function wrongEnds(lines: readonly SoakLine[], spans: readonly Span[]): string[] {
+  const open = new Map<string | undefined, SoakLine>()
+  const faults: string[] = []
+  for (const line of lines)
+    if (line.kind === 'decision' && line.effective === 'allow' && !isUnreached(line.reason)) {
+      if (open.has(line.request_id)) faults.push(`${line.requested}: two decisions with one id`)
+      open.set(line.request_id, line)
+    }
+  for (const { kind, request_id, requested, close_reason, time, instance } of lines) {
+    if (kind !== 'close') continue
+    const opened = open.get(request_id)
+    if (opened === undefined) faults.push(`${requested}: it ended twice, or never began`)
+    open.delete(request_id)
+    const [fromMs, toMs] = [Date.parse(opened?.time ?? time), Date.parse(time)]
+    const isExplained =
+      ORDINARY_ENDS.includes(close_reason) ||
+      // A worker writes into `tree-1`: the gateway is `tree`.
+      (close_reason === 'process_lost' && near(spans, 'kill', fromMs, toMs, instance.replace(/-\d+$/, ''))) ||
+      (close_reason === 'error' && near(spans, 'reset', fromMs, toMs))
+    if (!isExplained) faults.push(`${requested} of ${instance}: nothing explains that it ended by \`${close_reason}\``)
+  }
+  return [
+    ...faults,
+    ...[...open.values()].map(({ requested }) => `${requested}: let out, and no line says that it ended`),
+  ]
+}
+
+function near(spans: readonly Span[], what: Span['what'], fromMs: number, toMs: number, gateway?: string): boolean {
+  const aftermathMs = what === 'kill' ? KILL_AFTERMATH_MS : AFTERMATH_MS
+  return spans.some(
+    (span) =>
+      span.what === what &&
+      (span.gateway ?? gateway) === gateway &&
+      fromMs <= span.toMs + aftermathMs &&
+      toMs >= span.fromMs - KILL_AFTERMATH_MS,
+  )
+}
+
+function isUnreached(reason: string | undefined): boolean {
+  return /^(?:dns|connect)_/.test(reason ?? '')
 }

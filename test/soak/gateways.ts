@@ -1,36 +1,52 @@
-/** The two gateways of a soak: starts, kills and asks them. */
+/** A gateway of a soak: starts, kills and asks it. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import fs from 'node:fs'
+import type net from 'node:net'
 import path from 'node:path'
 import { stringify } from 'yaml'
 import type { ConfigInput } from '../../proxy/index.ts'
+import type { MemorySample } from './memory.ts'
 
 /** One of them. */
 export interface SoakGateway {
   readonly name: string
-  /** A unix socket. */
-  readonly proxy: string
-  /** What it printed on standard error so far. */
-  readonly errors: () => string
+  readonly proxy: net.NetConnectOpts
+  /** What it printed on standard error so far, line by line. */
+  readonly errors: () => readonly string[]
   readonly start: () => Promise<void>
-  readonly signal: (name: NodeJS.Signals) => void
+  /** Reads a configuration again that differs from the one before. */
+  readonly reload: (document: ConfigInput) => void
   /** `kill -9`; resolves when it is gone. */
   readonly kill: () => Promise<void>
+  /** `kill -9` of one of its workers; resolves when there is another in its place. */
+  readonly killWorker: () => Promise<void>
   /** In order; resolves with the exit code. */
   readonly stop: () => Promise<number | null>
-  /** Bytes in use after a collection. */
-  readonly heapBytes: () => Promise<number>
-  readonly residentBytes: () => number
+  /** After a collection. Of the supervising process, where there are workers. */
+  readonly memory: () => Promise<MemorySample>
 }
 
-/** Below `folder`, with a configuration of its own; `document` is common to all. */
-export function soakGateway(folder: string, name: string, document: ConfigInput): SoakGateway {
+const PATIENCE_MS = 60_000
+
+/**
+ * Below `folder`, with a configuration of its own; `document` is common to all. With a port it has two workers, which take no unix socket.
+ */
+export function soakGateway(folder: string, name: string, document: ConfigInput, port?: number): SoakGateway {
   const file = path.join(folder, `${name}.yaml`)
-  const proxy = path.join(folder, `${name}.proxy`)
-  const { audit } = document
-  const listen = { proxy: `unix:${proxy}`, admin: 'off' }
-  fs.writeFileSync(file, stringify({ ...document, listen, audit: { ...audit, instance: name } }))
+  const socket = path.join(folder, `${name}.proxy`)
+  const write = ({ audit, ...others }: ConfigInput): void => {
+    const listen = { proxy: port === undefined ? `unix:${socket}` : `127.0.0.1:${port}`, admin: 'off' }
+    const whole = {
+      ...others,
+      listen,
+      audit: { ...audit, instance: name },
+      ...(port === undefined ? {} : { workers: 2 }),
+    }
+    fs.writeFileSync(`${file}.next`, stringify(whole))
+    fs.renameSync(`${file}.next`, file)
+  }
+  write(document)
   let child: ChildProcess | undefined
   let errors = ''
   let printed = ''
@@ -39,41 +55,62 @@ export function soakGateway(folder: string, name: string, document: ConfigInput)
     if (running !== undefined && running.exitCode === null && running.signalCode === null) await once(running, 'exit')
     return running?.exitCode ?? null
   }
-  const until = async (pattern: RegExp): Promise<string> => {
-    for (const deadline = Date.now() + 60_000; Date.now() < deadline;) {
-      const found = pattern.exec(printed)
-      if (found !== null) return found[1] ?? ''
+  const until = async <T>(what: string, look: () => T | undefined): Promise<T> => {
+    for (const deadline = Date.now() + PATIENCE_MS; Date.now() < deadline;) {
+      const found = look()
+      if (found !== undefined) return found
       if (child?.exitCode !== null) throw new Error(`gateway ${name} ended:\n${errors}`)
       await new Promise((resolve) => setTimeout(resolve, 50))
     }
-    throw new Error(`gateway ${name} did not say ${pattern.source} within a minute`)
+    throw new Error(`gateway ${name}: ${what} took more than a minute`)
   }
+  const said = (pattern: RegExp) => until(pattern.source, () => pattern.exec(printed) ?? undefined)
+  const workers = () =>
+    fs
+      .readFileSync(`/proc/${child?.pid}/task/${child?.pid}/children`, 'utf8')
+      .split(' ')
+      .filter((pid) => pid.trim() !== '')
   return {
     name,
-    proxy,
-    errors: () => errors,
+    proxy: port === undefined ? { path: socket } : { host: '127.0.0.1', port },
+    errors: () => errors.split('\n').filter((line) => line !== ''),
     start: async () => {
       printed = ''
       child = spawn(process.execPath, ['--expose-gc', path.join(import.meta.dirname, 'gateway-process.ts'), file])
       child.stdout?.on('data', (text) => (printed += String(text)))
       child.stderr?.on('data', (text) => (errors += String(text)))
-      await until(/listening/)
+      await said(/listening/)
     },
-    signal: (signal) => void child?.kill(signal),
+    reload: (next) => {
+      write(next)
+      child?.kill('SIGHUP')
+    },
     kill: async () => {
       child?.kill('SIGKILL')
       await ended()
+    },
+    killWorker: async () => {
+      const before = workers()
+      process.kill(Number(before[Math.floor(Math.random() * before.length)]), 'SIGKILL')
+      await until('a new worker', () => {
+        const now = workers()
+        return (now.length === before.length && now.some((pid) => !before.includes(pid))) || undefined
+      })
     },
     stop: async () => {
       child?.kill('SIGTERM')
       return ended()
     },
-    heapBytes: async () => {
+    memory: async () => {
       printed = ''
       child?.kill('SIGUSR2')
-      return Number(await until(/heap (\d+)/))
+      const [, heap] = await said(/heap (\d+)/)
+      const status = fs.readFileSync(`/proc/${child?.pid}/status`, 'utf8')
+      return {
+        heapBytes: Number(heap),
+        residentBytes: Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) * 1024,
+        descriptors: fs.readdirSync(`/proc/${child?.pid}/fd`).length,
+      }
     },
-    residentBytes: () =>
-      Number(/VmRSS:\s+(\d+)/.exec(fs.readFileSync(`/proc/${child?.pid}/status`, 'utf8'))?.[1]) * 1024,
   }
 }

@@ -1,37 +1,36 @@
 /**
  * Hours of everything at once: `npm run soak [-- --minutes 60] [--rate 60]`
  *
- * Two gateways share a state folder and an audit folder. One is killed again and again; the other lives from beginning to end, and its heap is compared.
- * Meanwhile origins reset, names do not resolve, the disk of the audit log is full for a while, tokens are revoked and the configuration is reloaded. In the
- * end every connection that a client saw is accounted for in the log, and the log verifies. Needs Linux and the right to mount: the disk is a tmpfs in a
- * mount namespace of its own. Ends with 1 when something is not as it must be.
+ * Three gateways share a state folder and an audit folder. One lives from beginning to end, one is killed again and again, and one has two workers of which
+ * one is killed again and again; of the time two thirds have kills, the rest none. Meanwhile origins reset, names do not resolve, the disk of the audit log
+ * is full for a while, tokens are revoked, and configurations are changed and reloaded. In the end every connection that a client saw is accounted for in
+ * the log, every chain of the log verifies, and memory has not grown. Needs Linux and the right to mount: the disk is a tmpfs in a mount namespace of its
+ * own. Ends with 1 when something is not as it must be.
  */
 import { spawnSync } from 'node:child_process'
-import crypto from 'node:crypto'
 import { once } from 'node:events'
 import fs from 'node:fs'
 import net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
+import readline from 'node:readline'
 import { parseArgs } from 'node:util'
-import { SignJWT } from 'jose'
 import { parseVerifyKeys } from '../../proxy/audit/key.ts'
 import { verifyAudit } from '../../proxy/audit/verify.ts'
-import { systemClock } from '../../proxy/clock.ts'
-import { openRevocations } from '../../proxy/state/revocations.ts'
-import { startDnsServer } from '../proxy/egress/dns-server.ts'
 import { type SoakLine, type Span, unaccounted } from './account.ts'
 import { connectOnce, type Seen } from './client.ts'
+import { fill, free, mountDisk, unmountDisk } from './disk.ts'
 import { soakGateway } from './gateways.ts'
+import { grown, type MemorySample, memoryText } from './memory.ts'
+import { startOutside } from './outside.ts'
+import { soakTokens } from './tokens.ts'
 
 const IN_NAMESPACE = 'SALLYPORT_SOAK_NAMESPACE'
-const ISSUER = 'https://soak.example.test'
 const MINUTE_MS = 60_000
-/** Of the audit log, at most; most of it is never used. */
-const DISK = '2g'
 const MOST_OPEN = 500
-/** More than this after a collection, and more than a third more than before, is a leak. */
-const HEAP_SLACK = 8 * 1024 * 1024
+/** Kills come in the first two thirds of each of these. */
+const LONGEST_CYCLE_MS = 6 * MINUTE_MS
+const SAMPLES = 24
 
 if (process.env[IN_NAMESPACE] === undefined) {
   const inside = [process.execPath, ...process.argv.slice(1)]
@@ -49,89 +48,59 @@ const { values } = parseArgs({
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-soak-'))
 const disk = path.join(folder, 'disk')
 fs.mkdirSync(disk)
-mount('-t', 'tmpfs', '-o', `size=${DISK}`, 'none', disk)
+mountDisk(disk)
 try {
   process.exitCode = (await soak(Number(values.minutes) * MINUTE_MS, Number(values.rate))) ? 0 : 1
 } finally {
-  spawnSync('umount', ['-l', disk])
+  unmountDisk(disk)
   fs.rmSync(folder, { recursive: true, force: true })
 }
 
 async function soak(ms: number, rate: number): Promise<boolean> {
+  const startedMs = Date.now()
+  const state = path.join(folder, 'state')
+  const log = path.join(disk, 'audit')
+  const outside = await startOutside()
+  const tokens = await soakTokens(folder, state)
+  const letOut = `*.let.example.test:${outside.port}`
+  const document = (generation: number) => ({
+    state,
+    log: { level: 'error' as const },
+    issuers: tokens.issuers.map((issuer) => ({ ...issuer, algorithms: [...issuer.algorithms] })),
+    policy: {
+      ceiling: {
+        kind: 'static' as const,
+        allowedHosts: [letOut, ...Array.from({ length: 500 }, (_none, at) => `n${at}.g${generation}.example.test`)],
+      },
+    },
+    network: { allowPrivate: ['127.0.0.0/8'], resolvers: [outside.resolver] },
+    limits: { tunnels: 5000 + generation, perSandbox: { tunnels: 5000, newPerSecond: 5000 } },
+    audit: { path: log, maxFileBytes: 1024 * 1024 },
+  })
+  const steady = soakGateway(folder, 'steady', document(0))
+  const killed = soakGateway(folder, 'killed', document(0))
+  const tree = soakGateway(folder, 'tree', document(0), await freePort())
+  const gateways = [steady, killed, tree]
   const spans: Span[] = []
+  const seen: Seen[] = []
+  const samples = new Map([steady, tree].map((gateway): [typeof gateway, MemorySample[]] => [gateway, []]))
+  const open = new Set<Promise<unknown>>()
+  let isOver = false
+  let reloads = 0
+
   const during = async (span: Pick<Span, 'what' | 'gateway'>, work: () => Promise<void>): Promise<void> => {
     const fromMs = Date.now()
     await work()
     spans.push({ ...span, fromMs, toMs: Date.now() })
   }
-  const { privateKey, publicKey } = crypto.generateKeyPairSync('ec', { namedCurve: 'P-256' })
-  const jwk = { ...publicKey.export({ format: 'jwk' }), kid: 'soak', alg: 'ES256', use: 'sig' }
-  fs.writeFileSync(path.join(folder, 'jwks.json'), JSON.stringify({ keys: [jwk] }))
-  let resets = false
-  const origin = net.createServer((socket) => {
-    socket.on('error', () => socket.destroy())
-    if (resets) socket.resetAndDestroy()
-    else socket.pipe(socket)
-  })
-  origin.listen(0, '127.0.0.1')
-  await once(origin, 'listening')
-  const { port } = origin.address() as net.AddressInfo
-  let flaps = false
-  const dns = await startDnsServer(({ name, type }) => {
-    if (flaps) return name.length % 2 === 0 ? undefined : { rcode: 2 }
-    return { answers: type === 'A' ? [{ type: 'A', name, ttl: 1, data: '127.0.0.1' }] : [] }
-  })
-  const state = path.join(folder, 'state')
-  const document = {
-    state,
-    log: { level: 'error' },
-    issuers: [{ issuer: ISSUER, algorithms: ['ES256'], jwks: path.join(folder, 'jwks.json') }],
-    policy: { ceiling: { kind: 'static', allowedHosts: [`*.let.example.test:${port}`] } },
-    network: { allowPrivate: ['127.0.0.0/8'], resolvers: [dns.text] },
-    limits: { tunnels: 5000, perSandbox: { tunnels: 5000, newPerSecond: 5000 } },
-    audit: { path: path.join(disk, 'audit'), maxFileBytes: 1024 * 1024 },
-  } as const
-  const steady = soakGateway(folder, 'steady', document)
-  const killed = soakGateway(folder, 'killed', document)
-  await steady.start()
-  await killed.start()
-  const revocations = await openRevocations(path.join(state, 'revocations'), systemClock)
-
-  let generation = 0
-  const tokenOf = async (): Promise<string> => {
-    const now = Math.floor(Date.now() / 1000)
-    return new SignJWT({
-      iss: ISSUER,
-      aud: 'sallyport',
-      iat: now - 5,
-      exp: now + 7200,
-      jti: `t${generation++}`,
-      sub: 'soak',
-      egress: { kind: 'allow-all' },
-    })
-      .setProtectedHeader({ alg: 'ES256', kid: 'soak', typ: 'egress+jwt' })
-      .sign(privateKey)
-  }
-  const tokens = await Promise.all(Array.from({ length: 20 }, tokenOf))
-  const ids = tokens.map((_token, at) => `t${at}`)
-  const seen: Seen[] = []
-  const open = new Set<Promise<unknown>>()
-  let count = 0
-  let isOver = false
   const churn = async (): Promise<void> => {
-    while (!isOver) {
+    for (let number = 0; !isOver; number++) {
       await pause(1000 / rate)
       if (open.size >= MOST_OPEN) continue
-      const number = count++
-      const gateway = number % 2 === 0 ? steady : killed
-      const host = number % 7 === 0 ? `c${number}.refused.example.test` : `c${number}.let.example.test`
-      const one = connectOnce(
-        gateway.proxy,
-        gateway.name,
-        `${host}:${port}`,
-        tokens[number % tokens.length]!,
-        50 + ((number * 37) % 3000),
-      )
+      const { proxy, name: gateway } = gateways[number % gateways.length]!
+      const target = `c${number}.${number % 7 === 0 ? 'refused' : 'let'}.example.test:${outside.port}`
+      const token = (number % 11 === 0 ? tokens.bad() : undefined) ?? tokens.good()
+      const one = connectOnce(proxy, { gateway, target, token }, 50 + ((number * 37) % 3000))
       const kept = one.then((result) => {
         seen.push(result)
         open.delete(kept)
@@ -142,30 +111,37 @@ async function soak(ms: number, rate: number): Promise<boolean> {
   /** Again and again, after a time that is never quite the same. */
   const again = async (everyMs: number, work: () => Promise<void>): Promise<void> => {
     const isDue = async (): Promise<boolean> => {
-      await pause(everyMs * (0.5 + Math.random()))
+      for (const dueMs = Date.now() + everyMs * (0.5 + Math.random()); !isOver && Date.now() < dueMs;) await pause(100)
       return !isOver
     }
     while (await isDue()) await work()
   }
+  const cycleMs = Math.min(LONGEST_CYCLE_MS, ms)
+  const whileKilling = async (work: () => Promise<void>): Promise<void> => {
+    if ((Date.now() - startedMs) % cycleMs < (cycleMs * 2) / 3) await inTurn(work)
+  }
   // A killed gateway takes along the lines that it could not write: the disk is full while nobody is killed.
   let turn = Promise.resolve()
   const inTurn = (work: () => Promise<void>): Promise<void> => (turn = turn.then(work))
+
+  for (const gateway of gateways) await gateway.start()
   const doing = [
     churn(),
-    again(11_000, () =>
-      inTurn(() =>
-        during({ what: 'kill', gateway: 'killed' }, async () => {
+    again(15_000, () =>
+      whileKilling(() =>
+        during({ what: 'kill', gateway: killed.name }, async () => {
           await killed.kill()
           await killed.start()
         }),
       ),
     ),
+    again(11_000, () => whileKilling(() => during({ what: 'kill', gateway: tree.name }, tree.killWorker))),
     again(17_000, () =>
       inTurn(async () => {
         await during({ what: 'disk' }, async () => {
           fill(disk)
           await pause(2500)
-          mount('-o', `remount,size=${DISK}`, disk)
+          free(disk)
         })
         // Until what was kept is written.
         await pause(3000)
@@ -173,104 +149,117 @@ async function soak(ms: number, rate: number): Promise<boolean> {
     ),
     again(13_000, () =>
       during({ what: 'dns' }, async () => {
-        flaps = true
+        outside.flaps = true
         await pause(1500)
-        flaps = false
+        outside.flaps = false
       }),
     ),
     again(9000, () =>
       during({ what: 'reset' }, async () => {
-        resets = true
+        outside.resets = true
         await pause(800)
-        resets = false
+        outside.resets = false
       }),
     ),
-    again(5000, async () => {
-      const at = Math.floor(Math.random() * tokens.length)
-      await revocations.revoke({ tokenId: ids[at]! })
-      ids[at] = `t${generation}`
-      tokens[at] = await tokenOf()
-    }),
+    again(5000, tokens.revokeOne),
     again(7000, async () => {
-      steady.signal('SIGHUP')
+      reloads++
+      // Not the one that is just started: the signal would end it.
+      for (const gateway of [steady, tree]) gateway.reload(document(reloads))
       await pause(0)
     }),
+    again(ms / SAMPLES, async () => {
+      for (const [gateway, own] of samples) own.push(await gateway.memory())
+    }),
   ]
-  await pause(ms / 3)
-  const before = await steady.heapBytes()
-  await pause((2 * ms) / 3)
+  await pause(ms)
   isOver = true
   await Promise.all(doing)
   await Promise.all(open)
   await pause(2000)
-  const after = await steady.heapBytes()
-  const resident = steady.residentBytes()
-  const codes = [await steady.stop(), await killed.stop()]
-  revocations.close()
-  await dns.close()
-  origin.close()
+  const ends = [...samples].map(([gateway, own]) => ({ gateway, own, atEnd: gateway.memory() }))
+  const faults: string[] = []
+  for (const { gateway, own, atEnd } of ends) {
+    const { descriptors } = await atEnd
+    // Without a tunnel there are fewer than there were with some; what is left open shows above the most that a busy moment had, in time.
+    const fewest = Math.min(...own.map((sample) => sample.descriptors))
+    if (descriptors > fewest + 10)
+      faults.push(`${gateway.name}: ${descriptors} descriptors are open, and there were ${fewest}`)
+    faults.push(...grown(gateway.name, own))
+  }
+  const codes = await Promise.all(gateways.map((gateway) => gateway.stop()))
+  tokens.close()
+  await outside.close()
 
   const keyFile = path.join(state, 'audit-key.public.jwk')
   const keys = parseVerifyKeys(fs.readFileSync(keyFile, 'utf8'), keyFile)
-  const verified = await verifyAudit({ paths: [document.audit.path], keys })
-  const faults = unaccounted(seen, readLines(document.audit.path), spans)
+  const verified = await verifyAudit({ paths: [log], keys })
+  faults.push(...unaccounted(seen, await readLines(log), spans))
   if (!verified.ok) faults.push(`the log does not verify: ${JSON.stringify(verified.fault)}`)
-  if (after > before * 1.33 + HEAP_SLACK) faults.push(`the heap grew from ${before} to ${after} bytes`)
-  if (codes.some((code) => code !== 0)) faults.push(`the gateways ended with ${codes.join(' and ')}`)
-  for (const { name, errors } of [steady, killed]) {
-    const unexplained = errors()
-      .split('\n')
-      .filter((line) => line !== '' && !line.includes('the audit log cannot be written'))
-    faults.push(...unexplained.slice(0, 10).map((line) => `${name} says: ${line}`))
-  }
+  if (codes.some((code) => code !== 0)) faults.push(`the gateways ended with ${codes.join(', ')}`)
+  const count = (what: Span['what'], gateway?: string): number =>
+    spans.filter((span) => span.what === what && span.gateway === gateway).length
+  for (const gateway of gateways)
+    faults.push(...wrongWords(gateway.name, gateway.errors(), count('kill', gateway.name)))
+
   const answers = Map.groupBy(seen, ({ answer }) => answer)
   console.log(
-    `${seen.length} connections: ${[...answers].map(([answer, all]) => `${all.length} ${answer}`).join(', ')}`,
+    `${seen.length} connections: ${[...answers].map(([answer, { length }]) => `${length} ${answer}`).join(', ')}`,
   )
   console.log(
-    `${(['kill', 'disk', 'dns', 'reset'] as const).map((what) => `${spans.filter((span) => span.what === what).length} ${what}`).join(', ')}; ${generation - 20} tokens revoked`,
+    `${count('kill', 'killed')} gateways and ${count('kill', 'tree')} workers killed, ${count('disk')} times a full disk, ${count('dns')} times no names, ${count('reset')} times resets, ${tokens.revoked} tokens revoked, ${reloads} reloads`,
   )
-  console.log(
-    `heap after a third ${mib(before)}, in the end ${mib(after)} MiB; resident ${mib(resident)} MiB; log ${verified.ok ? 'ok' : 'BROKEN'}, ${verified.instances.map(({ instance, lines, runs }) => `${instance}: ${lines} lines in ${runs.length} runs`).join(', ')}`,
-  )
+  for (const [{ name }, own] of samples) console.log(`${name}: ${memoryText(own)}`)
+  for (const { instance, lines, runs } of verified.instances)
+    console.log(`log ${instance}: ${lines} lines, ${runs.length} runs`)
+  console.log(verified.ok ? 'log: ok' : 'log: BROKEN')
   for (const fault of faults.slice(0, 30)) console.error(`soak: ${fault}`)
   if (faults.length > 30) console.error(`soak: and ${faults.length - 30} more`)
   return faults.length === 0
 }
 
-function readLines(log: string): SoakLine[] {
-  return fs
-    .readdirSync(log)
-    .filter((name) => name.endsWith('.jsonl'))
-    .flatMap((name) => fs.readFileSync(path.join(log, name), 'latin1').split(/(?<=\n)/))
-    .filter((line) => line.endsWith('\n'))
-    .map((line) => JSON.parse(line) as SoakLine)
+/** What a gateway said that nobody can explain: a full disk may be mentioned, and each worker that was killed, once. */
+function wrongWords(name: string, said: readonly string[], kills: number): string[] {
+  const isKill = (line: string): boolean => line.includes('"why":"SIGKILL"')
+  const killsSaid = said.filter(isKill).length
+  // Also by a worker that was to replace one when the disk was full.
+  const others = said.filter((line) => !isKill(line) && !/the audit log can(?:no|')t be written/.test(line))
+  return [
+    ...others.slice(0, 10).map((line) => `${name} says: ${line}`),
+    ...(name === 'tree' && killsSaid !== kills
+      ? [`${name} says ${killsSaid} times that a worker was killed, not ${kills}`]
+      : []),
+  ]
 }
 
-function usedBytes(mounted: string): number {
-  const { blocks, bfree, bsize } = fs.statfsSync(mounted)
-  return (blocks - bfree) * bsize
-}
-
-/** Leaves no room. A gateway may write between the look and the deed, and less than is used can't be had: then it is done again. */
-function fill(mounted: string): void {
-  for (let left = 50; ; left--) {
-    try {
-      mount('-o', `remount,size=${Math.max(4, Math.ceil(usedBytes(mounted) / 1024))}k`, mounted)
-      return
-    } catch (error) {
-      if (left === 0) throw error
+async function readLines(log: string): Promise<SoakLine[]> {
+  const lines: SoakLine[] = []
+  for (const name of fs.readdirSync(log).sort()) {
+    if (!name.endsWith('.jsonl')) continue
+    for await (const text of readline.createInterface({ input: fs.createReadStream(path.join(log, name)) })) {
+      // What a killed process had half written.
+      if (!text.endsWith('}')) continue
+      const { instance, kind, time, request_id, requested, effective, reason, close_reason, lost } = JSON.parse(
+        text,
+      ) as SoakLine
+      lines.push(
+        Object.fromEntries(
+          Object.entries({ instance, kind, time, request_id, requested, effective, reason, close_reason, lost }).filter(
+            ([, value]) => value !== undefined,
+          ),
+        ) as unknown as SoakLine,
+      )
     }
   }
+  return lines
 }
 
-function mount(...args: string[]): void {
-  const { status, stderr, error } = spawnSync('mount', args, { encoding: 'utf8' })
-  if (status !== 0) throw new Error(`mount ${args.join(' ')}: ${error?.message ?? stderr}`)
-}
-
-function mib(bytes: number): string {
-  return (bytes / 1024 / 1024).toFixed(1)
+async function freePort(): Promise<number> {
+  const server = net.createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as net.AddressInfo
+  server.close()
+  return port
 }
 
 function pause(ms: number): Promise<void> {
