@@ -59,7 +59,9 @@ export async function makeCgroup(place: CgroupPlace, id: string, limits: CgroupL
     await removeCgroup(folders)
     throw error
   }
-  return { folders, joinFiles: folders.map((folder) => path.join(folder, 'cgroup.procs')) }
+  // Of version 1, each thread can be moved by itself, for which the kernel need not hold up all others; what joins has one.
+  const joinFile = place.version === 1 ? 'tasks' : 'cgroup.procs'
+  return { folders, joinFiles: folders.map((folder) => path.join(folder, joinFile)) }
 }
 
 /** Kills what is left in the groups, and removes them; one that is not there is fine. */

@@ -11,14 +11,13 @@ export type SystemEntry =
 const PROGRAM_FOLDERS = ['/usr', '/bin', '/sbin', '/lib', '/lib32', '/lib64', '/libx32', '/nix/store', '/gnu/store']
 
 /**
- * What programs read in `/etc`: where libraries are, certificates that are trusted, time zone, names of ports and types. Left out on purpose: whatever may
- * hold a password, a key or a machine's identity (`shadow`, `ssl/private`, `machine-id`, `npmrc`, `gitconfig`, …) and what the sandbox gets a version of its
- * own of (`passwd`, `hosts`, `resolv.conf`, …).
+ * What programs can't do without in `/etc`: where libraries are, certificates that are trusted, time zone, names of ports and types; each costs a start a
+ * mount. Left out on purpose: whatever may hold a password, a key or a machine's identity (`shadow`, `ssl/private`, `machine-id`, `npmrc`, `gitconfig`, …), what
+ * the sandbox gets a version of its own of (`passwd`, `hosts`, `resolv.conf`, …), and what only tools of an administrator read (`ld.so.conf`, `ca-certificates.conf`, …).
  */
 const SETTINGS = [
-  'alternatives', 'ca-certificates.conf', 'crypto-policies', 'debian_version', 'fonts', 'gai.conf', 'inputrc', 'java', 'ld.so.cache', 'ld.so.conf', 'ld.so.conf.d',
-  'locale.alias', 'locale.conf', 'localtime', 'magic', 'mime.types', 'netconfig', 'networks', 'os-release', 'perl', 'pki/ca-trust', 'pki/java', 'pki/tls/cert.pem',
-  'pki/tls/certs', 'pki/tls/openssl.cnf', 'protocols', 'python3', 'rpc', 'services', 'ssl/cert.pem', 'ssl/certs', 'ssl/openssl.cnf', 'static', 'terminfo', 'timezone',
+  'alternatives', 'crypto-policies', 'fonts', 'java', 'ld.so.cache', 'locale.conf', 'localtime', 'mime.types', 'os-release', 'perl', 'pki/ca-trust', 'pki/java',
+  'pki/tls/cert.pem', 'pki/tls/certs', 'pki/tls/openssl.cnf', 'protocols', 'python3', 'services', 'ssl/cert.pem', 'ssl/certs', 'ssl/openssl.cnf', 'static', 'timezone',
 ] // prettier-ignore
 
 /** Java and Python keep their settings in folders named after the version. */
