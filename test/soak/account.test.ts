@@ -87,6 +87,13 @@ describe('it finds', () => {
       [],
       /nothing explains `200`/,
     ],
+    [
+      'a worker cut off where nothing stalled',
+      [{ ...good, answer: '503 gateway_busy' }],
+      [],
+      [KILL],
+      /nothing explains/,
+    ],
     ['other bytes', [{ ...good, isIntact: false }], [opened, ended], [], /other bytes/],
   ])('%s', (_title, seen, lines, spans, fault) => {
     expect(unaccounted(seen, lines, spans).join('\n')).toMatch(fault)

@@ -14,9 +14,9 @@ export interface SoakLine {
   readonly lost?: number
 }
 
-/** From when to when something was done, milliseconds since the epoch. */
+/** From when to when something was done, milliseconds since the epoch; `stall` is the machine's own doing: nothing of the soak had a turn. */
 export interface Span {
-  readonly what: 'kill' | 'disk' | 'dns' | 'reset'
+  readonly what: 'kill' | 'disk' | 'dns' | 'reset' | 'stall'
   /** The gateway that was killed, or one of whose workers was. */
   readonly gateway?: string
   readonly fromMs: number
@@ -57,8 +57,10 @@ function unexplained(one: Seen, spans: readonly Span[]): string[] {
     (answer === '407 token_revoked' && endedMs >= revokedMs - KILL_AFTERMATH_MS) ||
     (answer === 'gone' && isNear('kill')) ||
     (answer === '503 audit_unavailable' && isNear('disk')) ||
-    (/^50[24] dns_/.test(answer) && isNear('dns')) ||
-    (/^50[24] connect_/.test(answer) && isNear('reset'))
+    (/^50[24] dns_/.test(answer) && (isNear('dns') || isNear('stall'))) ||
+    (/^50[24] connect_/.test(answer) && (isNear('reset') || isNear('stall'))) ||
+    // A worker that does not hear of the supervising process for five seconds lets nothing out.
+    (answer === '503 gateway_busy' && gateway === 'tree' && isNear('stall'))
   return [
     ...(isExplained ? [] : [`${target} of ${gateway}: nothing explains \`${answer}\``]),
     ...(isIntact ? [] : [`${target} of ${gateway}: other bytes came back than were sent`]),

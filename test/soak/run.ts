@@ -31,6 +31,8 @@ const MOST_OPEN = 500
 /** Kills come in the first two thirds of each of these. */
 const LONGEST_CYCLE_MS = 6 * MINUTE_MS
 const SAMPLES = 24
+/** A timer that is so late says that the machine gave the soak no turn. */
+const STALL_MS = 1000
 
 if (process.env[IN_NAMESPACE] === undefined) {
   const inside = [process.execPath, ...process.argv.slice(1)]
@@ -124,9 +126,19 @@ async function soak(ms: number, rate: number): Promise<boolean> {
   let turn = Promise.resolve()
   const inTurn = (work: () => Promise<void>): Promise<void> => (turn = turn.then(work))
 
+  /** The gateways have no turn either, then. */
+  const watchForStalls = async (): Promise<void> => {
+    while (!isOver) {
+      const fromMs = Date.now()
+      await pause(100)
+      if (Date.now() - fromMs > STALL_MS) spans.push({ what: 'stall', fromMs, toMs: Date.now() })
+    }
+  }
+
   for (const gateway of gateways) await gateway.start()
   const doing = [
     churn(),
+    watchForStalls(),
     again(15_000, () =>
       whileKilling(() =>
         during({ what: 'kill', gateway: killed.name }, async () => {
@@ -207,7 +219,7 @@ async function soak(ms: number, rate: number): Promise<boolean> {
     `${seen.length} connections: ${[...answers].map(([answer, { length }]) => `${length} ${answer}`).join(', ')}`,
   )
   console.log(
-    `${count('kill', 'killed')} gateways and ${count('kill', 'tree')} workers killed, ${count('disk')} times a full disk, ${count('dns')} times no names, ${count('reset')} times resets, ${tokens.revoked} tokens revoked, ${reloads} reloads`,
+    `${count('kill', 'killed')} gateways and ${count('kill', 'tree')} workers killed, ${count('disk')} times a full disk, ${count('dns')} times no names, ${count('reset')} times resets, ${tokens.revoked} tokens revoked, ${reloads} reloads; ${count('stall')} stalls of the machine`,
   )
   for (const [{ name }, own] of samples) console.log(`${name}: ${memoryText(own)}`)
   for (const { instance, lines, runs } of verified.instances)
