@@ -27,6 +27,20 @@ try {
     ['--input-type=module', '-e', "await import('sallyport/proxy'); await import('sallyport/policies')"],
     folder,
   )
+  // And compiles against it, also where declarations are checked and no optional package is there. The only other types are those of Node.
+  for (const name of ['@types/node', 'undici-types'])
+    fs.cpSync(path.join('node_modules', name), path.join(folder, 'node_modules', name), { recursive: true })
+  fs.writeFileSync(
+    path.join(folder, 'stranger.ts'),
+    "import { createSandboxProvider } from 'sallyport'\nimport { createGateway } from 'sallyport/proxy'\n" +
+      "import { parseEntry } from 'sallyport/policies'\nexport { createGateway, createSandboxProvider, parseEntry }\n",
+  )
+  const strict = ['--strict', '--noEmit', '--skipLibCheck', 'false', '--types', 'node', '--module', 'nodenext']
+  run(
+    path.resolve('node_modules/.bin/tsc'),
+    [...strict, '--target', 'es2024', '--lib', 'esnext', 'stranger.ts'],
+    folder,
+  )
   // Without what they are for, which is optional, the adapters load all the same and say what is missing.
   for (const [adapter, call] of [
     ['langchain', 'sandboxTools'],

@@ -6,7 +6,7 @@ import { type ContainerFolder, DEFAULT_ROOT } from './container-layout.ts'
 import type { LinkSettings } from './container-link.ts'
 import { checkLimits, OWN_PROCESSES, type ResolvedContainerOptions } from './container-options.ts'
 import { LINK, NODE, type Toolbox, TOOLS } from './container-toolbox.ts'
-import type { EngineFacts, ImageFacts } from './docker-engine.ts'
+import type { EngineFacts, ImageFacts } from './engine-facts.ts'
 import { hardenedHostConfig } from './docker-hardening.ts'
 import { INSIDE, INSIDE_PROXY } from './inside.ts'
 

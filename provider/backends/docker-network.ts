@@ -6,7 +6,7 @@
 import os from 'node:os'
 import type Docker from 'dockerode'
 import { statusOf } from './docker-error.ts'
-import type { EngineFacts } from './docker-engine.ts'
+import type { EngineFacts } from './engine-facts.ts'
 
 /** A network that was made. */
 export interface SandboxNetwork {

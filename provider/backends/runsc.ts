@@ -2,7 +2,7 @@
 import type { Backend } from '../backend.ts'
 import { createContainerBackend } from './container-backend.ts'
 import type { ContainerOptions } from './container-options.ts'
-import type { EngineFacts, EngineRuntime } from './docker-engine.ts'
+import type { EngineFacts, EngineRuntime } from './engine-facts.ts'
 import { DockerError, RUNSC_ADVICE } from './docker-error.ts'
 import { sweepRunsc } from './runsc-leftovers.ts'
 

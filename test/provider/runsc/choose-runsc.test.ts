@@ -1,7 +1,7 @@
 /** Which of an engine's runtimes is taken for gVisor. */
 import { describe, expect, test } from 'vitest'
 import { chooseRunsc } from '../../../provider/backends/runsc.ts'
-import type { EngineRuntime } from '../../../provider/backends/docker-engine.ts'
+import type { EngineRuntime } from '../../../provider/backends/engine-facts.ts'
 
 const runtime = (
   name: string,
