@@ -56,10 +56,20 @@ export function notRun(code: string, message: string): SandboxError {
   return new SandboxError('SALLYPORT_SANDBOX_EXEC_FAILED', message, { cause: new WorkerFault(code, message) })
 }
 
+/** One growing buffer: kept piece by piece, single bytes would cost a hundred times as much as they are. */
 function createKept(limit: number) {
-  const pieces: Uint8Array[] = []
+  let kept = Buffer.alloc(0)
   let size = 0
   let left = 0
+  const add = (bytes: Uint8Array): void => {
+    if (size + bytes.length > kept.length) {
+      const grown = Buffer.alloc(Math.min(limit, Math.max(2 * kept.length, size + bytes.length)))
+      kept.copy(grown, 0, 0, size)
+      kept = grown
+    }
+    kept.set(bytes, size)
+    size += bytes.length
+  }
   return {
     push({ data, bytes }: WorkerOutput): void {
       if (left > 0 || size === limit) {
@@ -69,12 +79,11 @@ function createKept(limit: number) {
       const whole = bytes ?? Buffer.from(data)
       let head = whole.subarray(0, limit - size)
       if (head.length < whole.length) head = head.subarray(0, head.length - unfinishedBytes(head))
-      pieces.push(head)
-      size += head.length
+      add(head)
       left += whole.length - head.length
     },
     finish() {
-      const all = Buffer.concat(pieces)
+      const all = kept.subarray(0, size)
       return { text: all.toString('utf8'), bytes: isUtf8(all) ? undefined : new Uint8Array(all), left }
     },
   }

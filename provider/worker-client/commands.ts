@@ -10,7 +10,7 @@ import type {
   WorkerOutput,
   WorkerResult,
 } from '../worker-client.ts'
-import { COMMAND_TYPE, DEFAULT_OUTPUT_BYTES, type WireEvent } from '../worker/wire.ts'
+import { COMMAND_TYPE, DEFAULT_OUTPUT_BYTES, MAX_KEPT_BYTES, type WireEvent } from '../worker/wire.ts'
 import { act, bytesOf, call, jsonBody, refuse } from './call.ts'
 import { collect, notRun, outputOf } from './collect.ts'
 import { exchange, lost, type ExchangeRequest, type Link } from './exchange.ts'
@@ -56,7 +56,7 @@ export function commandMethods(link: Link): CommandMethods {
     },
 
     wait: (id, options = {}) =>
-      collect(events(link, { method: 'GET', path: pathOf(id, '/wait'), signal: options.signal }), Infinity),
+      collect(events(link, { method: 'GET', path: pathOf(id, '/wait'), signal: options.signal }), MAX_KEPT_BYTES),
     writeStdin: (id, data) => feed(link, id, data, ''),
     closeStdin: (id) => feed(link, id, '', '?end=1'),
     signal: (id, signal) =>

@@ -4,6 +4,7 @@ import { Fault } from './fault.ts'
 import { createKeptOutput, type KeptOutput, type OutputBudget } from './kept-output.ts'
 import { startRun, type Run, type RunCommand, type RunEnd } from './run.ts'
 import type { ChildPipes } from './child-pipes.ts'
+import { MAX_KEPT_BYTES } from './wire.ts'
 
 /** One background process, running or ended. */
 export interface BackgroundProcess {
@@ -24,9 +25,8 @@ export interface Processes {
   cancelAll(): void
 }
 
-/** Bytes of each stream that are kept unless told otherwise, and at most. */
+/** Bytes of each stream that are kept unless told otherwise. */
 const DEFAULT_KEEP_BYTES = 1024 * 1024
-const MAX_KEEP_BYTES = 16 * 1024 * 1024
 /** Bytes that all processes keep together. */
 const BUDGET_BYTES = 128 * 1024 * 1024
 /** Ended processes that can still be asked about; the oldest are forgotten. */
@@ -52,7 +52,7 @@ export function createProcesses(pipes: ChildPipes, prefix: string): Processes {
       return all.size - ended.length
     },
     async start(command, mark, keepBytes) {
-      const output = createKeptOutput(Math.min(keepBytes ?? DEFAULT_KEEP_BYTES, MAX_KEEP_BYTES), budget)
+      const output = createKeptOutput(Math.min(keepBytes ?? DEFAULT_KEEP_BYTES, MAX_KEPT_BYTES), budget)
       const run = await startRun(command, { pipes, mark, stdin: true, onOutput: output.push })
       const id = `${prefix}-${++count}`
       const started: BackgroundProcess = { id, run, output, stdin: run.stdin, end: undefined }

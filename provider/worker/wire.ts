@@ -15,6 +15,9 @@ export const PING_MS = 10_000
 /** Bytes of each stream that `execute` sends unless told otherwise. */
 export const DEFAULT_OUTPUT_BYTES = 10 * 1024 * 1024
 
+/** Bytes of each stream of a background process that are kept at most. */
+export const MAX_KEPT_BYTES = 16 * 1024 * 1024
+
 /** Body of a command whose stdin follows its JSON line as raw bytes. */
 export const COMMAND_TYPE = 'application/vnd.sallyport.command'
 

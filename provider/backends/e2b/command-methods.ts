@@ -4,7 +4,7 @@ import type { ExecuteOptions, WorkerBytes, WorkerClient, WorkerCommand, WorkerOu
 import { bytesOf } from '../../worker-client/call.ts'
 import { collect, notRun, outputOf } from '../../worker-client/collect.ts'
 import { lost } from '../../worker-client/exchange.ts'
-import { DEFAULT_OUTPUT_BYTES } from '../../worker/wire.ts'
+import { DEFAULT_OUTPUT_BYTES, MAX_KEPT_BYTES } from '../../worker/wire.ts'
 import { type BackgroundProcess, followProcess } from './background-process.ts'
 import { joinCommand, type MachineCommand, startCommand } from './machine-command.ts'
 import type { MachineContext } from './machine-context.ts'
@@ -137,7 +137,7 @@ export function commandMethods(context: MachineContext): CommandMethods & { read
         else if (event.type === 'result') return
       }
     },
-    wait: async (id, options = {}) => collect((await found(id)).events(options.signal), Infinity),
+    wait: async (id, options = {}) => collect((await found(id)).events(options.signal), MAX_KEPT_BYTES),
     writeStdin: async (id, data) => {
       const process = await found(id)
       if (process.hasEnded()) throw notRun('ended', 'the process has ended')

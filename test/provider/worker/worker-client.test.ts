@@ -1,8 +1,22 @@
 /** What the client makes of replies: nothing a worker sends is believed because it came. */
 import { once } from 'node:events'
 import net from 'node:net'
+import v8 from 'node:v8'
+import vm from 'node:vm'
 import { describe, expect, it, onTestFinished } from 'vitest'
+import { collect } from '../../../provider/worker-client/collect.ts'
 import { createWorkerClient, type WorkerClient } from '../../../provider/worker-client.ts'
+import type { WireEvent } from '../../../provider/worker/wire.ts'
+
+v8.setFlagsFromString('--expose-gc')
+const collectGarbage = vm.runInNewContext('gc') as () => void
+
+/** What is still in use after a collection. */
+function usedBytes(): number {
+  collectGarbage()
+  const { heapUsed, external } = process.memoryUsage()
+  return heapUsed + external
+}
 
 const TOKEN = 'a marker that no error may hold'
 const RESULT = '{"type":"result","exitCode":0,"timedOut":false,"durationMs":1}\n'
@@ -124,6 +138,34 @@ describe('a command', () => {
       stdout: 'ää',
       stdoutTruncated: 197,
     })
+  })
+})
+
+describe('output without end, from a worker that nobody trusts', () => {
+  it('is kept of a background process as far as a worker would have kept it', async () => {
+    const line = `{"type":"stdout_delta","data":"${'x'.repeat(512 * 1024)}"}\n`
+    const client = await clientOf(chunked(`${line.repeat(40)}${RESULT}`))
+    const { stdout, stdoutTruncated } = await client.wait('one')
+    expect([stdout.length, stdoutTruncated]).toEqual([16 * 1024 * 1024, 4 * 1024 * 1024])
+  })
+
+  it.each([
+    ['pieces of nothing', { data: '' }, ''],
+    ['single bytes', { data: 'x' }, 'x'.repeat(300_000)],
+    ['single bytes that are no text', { data: '/w==', encoding: 'base64' }, '\uFFFD'.repeat(300_000)],
+  ] as const)('costs no more than its bytes: %s', async (_what, piece, stdout) => {
+    const before = usedBytes()
+    let cost = 0
+    async function* events(): AsyncGenerator<WireEvent> {
+      await Promise.resolve()
+      for (let sent = 0; sent < 300_000; sent++) yield { type: 'stdout_delta', ...piece }
+      cost = usedBytes() - before
+      yield { type: 'result', exitCode: 0, timedOut: false, durationMs: 1 }
+    }
+    const result = await collect(events(), 10 * 1024 * 1024)
+    expect(result.stdout === stdout).toBe(true)
+    // An object for each would be 30 MB.
+    expect(cost).toBeLessThan(10 * 1024 * 1024)
   })
 })
 
