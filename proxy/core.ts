@@ -28,6 +28,7 @@ import { fileChangeForAudit } from './policy/policy-difference.ts'
 import { createPolicySource, type PolicySource } from './policy/policy-source.ts'
 import type { FileChange } from './policy/tenant-files/file-layers.ts'
 import type { Side } from './relay/side.ts'
+import { Roster } from './roster.ts'
 import { requestIds } from './request-ids.ts'
 import type { ClientInfo } from './request.ts'
 import { compileRuleset } from './ruleset.ts'
@@ -191,7 +192,7 @@ async function assemble(
   const state = keep(await openState(settings().state, { clock, onFault: (message) => logger.error({}, message) }))
   const ownKeys = await openKeys(settings().state)
   const warnOfNoKey = (config: Config) => {
-    if (lacksOwnKey(config, ownKeys.list().length)) warn({}, NO_OWN_KEY)
+    if (lacksOwnKey(config, ownKeys.list().length)) warn({}, `${NO_OWN_KEY}: \`sallyport keys generate\``)
   }
   warnOfNoKey(settings())
   let recordFileChange: (change: FileChange) => void = () => undefined
@@ -360,8 +361,9 @@ async function assemble(
   )
 
   const watch = (tunnel: Tunnel) => {
-    registry.add(tunnel)
+    const watched = registry.add(tunnel)
     void recheck(tunnel, gate)
+    return watched
   }
   const newRequestId = requestIds()
   const forwarder = keep(
@@ -384,10 +386,11 @@ async function assemble(
         const went = dialled === undefined ? undefined : { address: dialled, connectMs }
         return whileUnderway(recordOutcome(gate, request, whole, went))
       },
-      onExchange: (request, { identity, permit, decidedBy, expiresAtMs, place }, exchange) =>
-        watch({ requestId: request.requestId, identity, permit, decidedBy, expiresAtMs, place, relay: exchange }),
+      onExchange: ({ requestId }, { identity, permit, decidedBy, expiresAtMs, place }, exchange) => {
+        const watched = watch({ requestId, identity, permit, decidedBy, expiresAtMs, place, relay: exchange })
+        return () => registry.remove(watched)
+      },
       recordClose: (request, authorized, { startedMs, ...end }) => {
-        registry.remove(request.requestId)
         const durationMs = clock.monotonicMs() - startedMs
         metrics.countTunnel({ ...end, durationMs })
         void audit.write(closeEntry(request, authorized, { ...end, durationMs }))
@@ -399,13 +402,13 @@ async function assemble(
 
   const tunnels: TunnelContext = {
     watch,
-    unwatch: (id) => registry.remove(id),
+    unwatch: (watched) => registry.remove(watched),
     audit,
     clock,
     expectsTls: (destination) => rules.expectsTls(destination),
     onClose: metrics.countTunnel,
   }
-  const sides = new Set<Side>()
+  const sides = new Roster<Side>()
   const context: SessionContext = {
     gate,
     newRequestId,
@@ -418,7 +421,7 @@ async function assemble(
   }
   const serve = (side: Side, client: ClientInfo) => {
     sides.add(side)
-    side.onClose(() => sides.delete(side))
+    side.onClose(() => sides.remove(side))
     whileUnderway(serveSide(context, side, client)).catch((error: unknown) => {
       logger.error({ fault: faultForLog(error) }, 'a fault while serving a connection; closed')
       side.destroy()
@@ -460,7 +463,7 @@ async function assemble(
     draining = true
     endWaiting()
     cutAll()
-    for (const side of sides) side.destroy()
+    sides.forEach((side) => side.destroy())
     forwarder.close()
     wayOut.close()
     const deadlineMs = performance.now() + LAST_LINES_MS

@@ -1,12 +1,27 @@
-/** One deadline for many waits of the same length: a queue in order of expiry and one coarse timer, instead of a timer each. */
+/** One deadline for many waits of the same length, looked at by one coarse timer, instead of a timer each. */
 import type { Clock } from './clock.ts'
+import { type Member, Roster } from './roster.ts'
 
 /** How often expired waits are looked for; a deadline is met with this much delay at most. */
 const SWEEP_MS = 250
 
+/** What can be waited for, by one {@link Deadlines} at a time; ended when it takes too long. */
+export interface Awaited {
+  /** For {@link Deadlines} alone. */
+  wait: Wait | undefined
+  destroy(): void
+}
+
+/** One wait. */
+export interface Wait extends Member {
+  readonly of: Deadlines
+  readonly what: Awaited
+  readonly untilMs: number
+}
+
 /** Ends what takes longer than `afterMs`. `close()` stops the timer and ends nothing. */
 export class Deadlines {
-  readonly #pending = new Map<object, { readonly atMs: number; readonly expire: () => void }>()
+  readonly #pending = new Roster<Wait>()
   readonly #clock: Clock
   #timer: NodeJS.Timeout | undefined
   #afterMs: number
@@ -27,26 +42,28 @@ export class Deadlines {
     this.#afterMs = afterMs
   }
 
-  /** Calls `expire` unless {@link stop} is called for the same key in time. A second start for a key begins its time anew. */
-  start(key: object, expire: () => void): void {
-    this.#pending.delete(key)
-    this.#pending.set(key, { atMs: this.#clock.monotonicMs() + this.#afterMs, expire })
+  /** Destroys `what` unless {@link stop} is called for it in time. A wait that it was in already is over. */
+  start(what: Awaited): void {
+    what.wait?.of.stop(what)
+    const wait = { of: this, what, untilMs: this.#clock.monotonicMs() + this.#afterMs, rosterPlace: -1 }
+    what.wait = wait
+    this.#pending.add(wait)
     this.#timer ??= setInterval(() => this.sweep(), SWEEP_MS).unref()
   }
 
-  /** The wait is over. */
-  stop(key: object): void {
-    this.#pending.delete(key)
+  /** The wait is over. Idempotent. */
+  stop(what: Awaited): void {
+    if (what.wait !== undefined && this.#pending.remove(what.wait)) what.wait = undefined
   }
 
   /** Ends what is late. Runs by itself; tests call it with their own clock. */
   sweep(): void {
     const nowMs = this.#clock.monotonicMs()
-    for (const [key, { atMs, expire }] of this.#pending) {
-      if (atMs > nowMs) break
-      this.#pending.delete(key)
-      expire()
-    }
+    this.#pending.forEach(({ what, untilMs }) => {
+      if (untilMs > nowMs) return
+      this.stop(what)
+      what.destroy()
+    })
   }
 
   /** Idempotent. */

@@ -112,7 +112,7 @@ export function tunnelsHere({
   readonly gate: Pick<Gate, 'network'>
   readonly others?: () => readonly Identity[]
 }): OpenTunnels {
-  const select = (selection: Selection) => [...registry.list()].filter((tunnel) => isMeant(tunnel, selection))
+  const select = (selection: Selection) => registry.list().filter((tunnel) => isMeant(tunnel, selection))
   return {
     count: () => registry.size,
     list: (selection, piece) => {
@@ -128,14 +128,14 @@ export function tunnelsHere({
     countRevoked: (rule) => {
       const doomed = new RevocationRules()
       doomed.add(createRevocation(rule, clock.wallMs()))
-      return Promise.resolve([...registry.list()].filter(({ identity }) => doomed.isRevoked(identity)).length)
+      return Promise.resolve(registry.list().filter(({ identity }) => doomed.isRevoked(identity)).length)
     },
     lostUnder: async (tenant, layer, shown) => {
       const lost = await lostTunnels(select({ tenant }), await checkedAgain(policies, layer), { policies, gate })
       return { count: lost.length, tunnels: lost.slice(0, shown) }
     },
     holders: (selection, piece, tokens) => {
-      const all = [...[...registry.list()].map(({ identity }) => identity), ...others()].filter((identity) =>
+      const all = [...registry.list().map(({ identity }) => identity), ...others()].filter((identity) =>
         isWhose(identity, selection),
       )
       const groups = pieceOf([...Map.groupBy(all, holderKey)], piece, ([key]) => key)

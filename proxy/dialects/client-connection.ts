@@ -203,6 +203,7 @@ export class ClientConnection {
       recordClose(request, authorized, { ...NOTHING_FLOWED, closeReason: 'client_closed', startedMs })
       return
     }
+    let onOver: (() => void) | undefined
     await new Promise<void>((resolve) => {
       this.#exchange = beginExchange({
         req,
@@ -219,11 +220,12 @@ export class ClientConnection {
         onEnd: ({ isLast, ...result }) => {
           this.#exchange = undefined
           if (isLast) this.#ending = true
+          onOver?.()
           recordClose(request, authorized, { ...result, startedMs })
           resolve()
         },
       })
-      onExchange?.(request, authorized, this.#exchange)
+      onOver = onExchange?.(request, authorized, this.#exchange)
     }).catch((error: unknown) => {
       // One that began ends with the socket, and says so itself.
       if (this.#exchange === undefined)

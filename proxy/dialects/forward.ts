@@ -72,8 +72,8 @@ export interface ForwarderDeps {
   ) => Promise<boolean>
   /** Called once for each request whose decision was recorded as let out. */
   readonly recordClose: (request: ConnectionRequest, authorized: Authorized, result: ExchangeResult) => void
-  /** Called when a request begins to flow; `recordClose` says that it no longer does. */
-  readonly onExchange?: (request: ConnectionRequest, authorized: Authorized, exchange: Exchange) => void
+  /** Called when a request begins to flow; what it gives is called when it no longer does, before `recordClose`. */
+  readonly onExchange?: (request: ConnectionRequest, authorized: Authorized, exchange: Exchange) => () => void
   /** Told of a fault of the functions above, for the gateway's own log. */
   readonly onFault?: (error: unknown) => void
   /** How long a head may take; default 10,000. */

@@ -127,6 +127,14 @@ async function connectAny<S extends AttachableSide>(
   return { ok: false, reason: timedOut ? 'connect_timeout' : worthiest(failures), connectMs }
 }
 
+const ATTEMPT = Symbol('attempt')
+
+/** A socket that is being connected, and what is to be told of it. */
+interface AttemptedSocket extends net.Socket {
+  [ATTEMPT]?: { connected(socket: net.Socket): void; failed(reason: DialReason): void } | undefined
+}
+
+/** No closure of it stays with the socket, which may stay in memory for long: see `own` in `relay/wiring.ts`. */
 function connectOne<S extends AttachableSide>(
   address: IpAddress,
   port: number,
@@ -134,7 +142,7 @@ function connectOne<S extends AttachableSide>(
   settle: (outcome: Outcome<S | undefined>) => void,
 ): () => void {
   const made = makeSide?.()
-  const socket = net.connect({
+  const socket: AttemptedSocket = net.connect({
     host: literal(address),
     port,
     lookup: refuseLookup,
@@ -142,22 +150,34 @@ function connectOne<S extends AttachableSide>(
     allowHalfOpen: allowHalfOpen ?? made !== undefined,
     onread: made?.onread,
   })
-  // Stays: a fault before the caller listens ends nothing else, and the race takes only the first word.
-  socket.on('error', (error: NodeJS.ErrnoException) => {
-    socket.destroy()
-    settle(reasonFor(error))
-  })
+  socket[ATTEMPT] = {
+    connected: (connected) => {
+      // In this very turn: what the origin says first is read right after it.
+      made?.side.attach(connected)
+      settle({ ok: true, socket: connected, side: made?.side, address })
+    },
+    failed: settle,
+  }
+  // Stays: a fault before the caller listens ends nothing else.
+  socket.on('error', onError)
   socket.on('connect', onConnect)
   return () => {
-    socket.off('connect', onConnect)
+    socket[ATTEMPT] = undefined
     socket.destroy()
   }
+}
 
-  function onConnect(): void {
-    // In this very turn: what the origin says first is read right after it.
-    made?.side.attach(socket)
-    settle({ ok: true, socket, side: made?.side, address })
-  }
+function onConnect(this: AttemptedSocket): void {
+  const attempt = this[ATTEMPT]
+  this[ATTEMPT] = undefined
+  attempt?.connected(this)
+}
+
+function onError(this: AttemptedSocket, error: NodeJS.ErrnoException): void {
+  const attempt = this[ATTEMPT]
+  this[ATTEMPT] = undefined
+  this.destroy()
+  attempt?.failed(reasonFor(error))
 }
 
 /** The text of an address, which must be one that `net` takes as it is: it looks anything else up. */

@@ -1,4 +1,5 @@
 /** Tries several ways to one end, each a little after the last, and keeps the first that works. Knows nothing of networks. */
+import { type Member, Roster } from '../roster.ts'
 
 /** Starts one attempt; `settle` is called at most once, later or at once. Returns what gives the attempt up. */
 export type Attempt<T, R> = (item: T, settle: (outcome: R) => void) => () => void
@@ -32,77 +33,111 @@ export function raceStaggered<T, R>(
   attempt: Attempt<T, R>,
   options: RaceOptions<R>,
 ): Promise<RaceResult<R>> {
-  const { signal, delayMs, timeoutMs, isWin } = options
   return new Promise((resolve, reject) => {
-    if (signal?.aborted === true) {
-      reject(reasonOf(signal))
-      return
-    }
-    const open = new Map<number, () => void>()
-    const failures: R[] = []
-    let next = 0
-    let ended = false
-    let stagger: NodeJS.Timeout | undefined
-    const deadline = setTimeout(() => end({ winner: undefined, failures, timedOut: true }), timeoutMs)
-    const onAbort = () => {
-      release()
-      reject(reasonOf(signal))
-    }
-    const waiting = signal && waitingFor(signal)
-    waiting?.add(onAbort)
-    startNext()
-
-    function startNext(): void {
-      clearTimeout(stagger)
-      const item = items[next]
-      if (item === undefined) {
-        if (open.size === 0) end({ winner: undefined, failures, timedOut: false })
-        return
-      }
-      const place = next++
-      const mine = { isSettled: false }
-      if (next < items.length) stagger = setTimeout(startNext, delayMs)
-      const giveUp = attempt(item, (outcome) => {
-        if (mine.isSettled || ended) return
-        mine.isSettled = true
-        open.delete(place)
-        if (isWin(outcome)) {
-          end({ winner: outcome, failures, timedOut: false })
-          return
-        }
-        failures.push(outcome)
-        startNext()
-      })
-      // An attempt that settled at once has nothing left to give up.
-      if (!mine.isSettled) open.set(place, giveUp)
-    }
-
-    function end(result: RaceResult<R>): void {
-      if (ended) return
-      release()
-      resolve(result)
-    }
-
-    function release(): void {
-      ended = true
-      clearTimeout(stagger)
-      clearTimeout(deadline)
-      waiting?.delete(onAbort)
-      for (const giveUp of open.values()) giveUp()
-      open.clear()
-    }
+    if (options.signal?.aborted === true) reject(reasonOf(options.signal))
+    else new Race(items, attempt, options, resolve, reject).startNext()
   })
 }
 
-/** Who is to be told when a signal aborts. Many races share one signal, and a listener for each would cost more than all else in a race. */
-const waitingFors = new WeakMap<AbortSignal, Set<() => void>>()
+interface Waiter extends Member {
+  readonly abort: () => void
+}
 
-function waitingFor(signal: AbortSignal): Set<() => void> {
+/** What gives up an attempt, by its place; `undefined` before it has begun and once it has settled. */
+type Open = ((() => void) | undefined)[]
+
+class Race<T, R> implements Waiter {
+  rosterPlace = -1
+  readonly #items: readonly T[]
+  readonly #attempt: Attempt<T, R>
+  readonly #options: RaceOptions<R>
+  readonly #resolve: (result: RaceResult<R>) => void
+  readonly #reject: (reason: Error) => void
+  readonly #waiting: Roster<Waiter> | undefined
+  readonly #deadline: NodeJS.Timeout
+  readonly #open: Open = []
+  readonly #failures: R[] = []
+  #next = 0
+  #ended = false
+  #stagger: NodeJS.Timeout | undefined
+
+  constructor(
+    items: readonly T[],
+    attempt: Attempt<T, R>,
+    options: RaceOptions<R>,
+    resolve: (result: RaceResult<R>) => void,
+    reject: (reason: Error) => void,
+  ) {
+    this.#items = items
+    this.#attempt = attempt
+    this.#options = options
+    this.#resolve = resolve
+    this.#reject = reject
+    this.#deadline = setTimeout(endLate, options.timeoutMs, this)
+    this.#waiting = options.signal && waitingFor(options.signal)
+    this.#waiting?.add(this)
+  }
+
+  startNext(): void {
+    clearTimeout(this.#stagger)
+    const place = this.#next
+    const item = this.#items[place]
+    if (item === undefined) {
+      if (this.#open.every((giveUp) => giveUp === undefined)) this.end(undefined, false)
+      return
+    }
+    this.#next++
+    if (this.#next < this.#items.length) this.#stagger = setTimeout(() => this.startNext(), this.#options.delayMs)
+    const mine = { isSettled: false }
+    const giveUp = this.#attempt(item, (outcome) => {
+      if (mine.isSettled || this.#ended) return
+      mine.isSettled = true
+      this.#open[place] = undefined
+      if (this.#options.isWin(outcome)) {
+        this.end(outcome, false)
+        return
+      }
+      this.#failures.push(outcome)
+      this.startNext()
+    })
+    // An attempt that settled at once has nothing left to give up.
+    if (!mine.isSettled) this.#open[place] = giveUp
+  }
+
+  end(winner: R | undefined, timedOut: boolean): void {
+    if (this.#ended) return
+    this.#release()
+    this.#resolve({ winner, failures: this.#failures, timedOut })
+  }
+
+  abort(): void {
+    this.#release()
+    this.#reject(reasonOf(this.#options.signal))
+  }
+
+  #release(): void {
+    this.#ended = true
+    clearTimeout(this.#stagger)
+    clearTimeout(this.#deadline)
+    this.#waiting?.remove(this)
+    for (const giveUp of this.#open) giveUp?.()
+    this.#open.length = 0
+  }
+}
+
+function endLate(race: { readonly end: (winner: undefined, timedOut: boolean) => void }): void {
+  race.end(undefined, true)
+}
+
+/** Who is to be told when a signal aborts. Many races share one signal, and a listener for each would cost more than all else in a race. */
+const waitingFors = new WeakMap<AbortSignal, Roster<Waiter>>()
+
+function waitingFor(signal: AbortSignal): Roster<Waiter> {
   const known = waitingFors.get(signal)
   if (known) return known
-  const waiting = new Set<() => void>()
+  const waiting = new Roster<Waiter>()
   waitingFors.set(signal, waiting)
-  signal.addEventListener('abort', () => [...waiting].forEach((onAbort) => onAbort()), { once: true })
+  signal.addEventListener('abort', () => waiting.forEach((waiter) => waiter.abort()), { once: true })
   return waiting
 }
 

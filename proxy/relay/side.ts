@@ -5,6 +5,8 @@
  */
 import type net from 'node:net'
 import tls from 'node:tls'
+import type { Awaited, Wait } from '../deadlines.ts'
+import type { Member } from '../roster.ts'
 import { COLD_BYTES, coldBuffer, copyOf } from './buffers.ts'
 import { type Borrower, HotLoan } from './hot-loan.ts'
 import type { Receiver } from './receiver.ts'
@@ -20,7 +22,11 @@ export interface OutboundSide {
 const EMPTY = Buffer.alloc(0)
 
 /** One end of a connection. Faults of the socket never throw: they close the side. */
-export class Side implements SocketOwner, Borrower, Visitor {
+export class Side implements SocketOwner, Borrower, Visitor, Awaited, Member {
+  /** {@link Awaited} */
+  wait: Wait | undefined
+  /** {@link Member} of those that are served. */
+  rosterPlace = -1
   #socket: net.Socket | undefined
   /** Whether reads go through {@link ONREAD}. */
   #direct = false

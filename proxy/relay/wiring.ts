@@ -25,7 +25,7 @@ export interface SocketOwner {
 
 const OWNER = Symbol('owner')
 interface OwnedSocket extends net.Socket {
-  [OWNER]?: SocketOwner
+  [OWNER]?: SocketOwner | undefined
 }
 
 interface HandleHolder {
@@ -96,7 +96,10 @@ function findFields(): { readonly buffer: symbol; readonly nextBuffer: symbol; r
   return { buffer, nextBuffer, callback }
 }
 
-/** Gives a socket's reads and events to its owner. */
+/**
+ * Gives a socket's reads and events to its owner, until it is closed. A closed socket stays in memory for long: each has a function that V8 puts among old
+ * objects from the start (`onwrite`, until the making of it is optimized). What it refers to would stay too, and be copied from one generation to the next.
+ */
 export function own(socket: net.Socket, owner: SocketOwner): void {
   ;(socket as OwnedSocket)[OWNER] = owner
   socket.on('end', onEnd).on('drain', onDrain).on('error', onError).on('close', onClose)
@@ -129,6 +132,9 @@ function onError(this: OwnedSocket, fault: NodeJS.ErrnoException): void {
   this[OWNER]?.onFault(fault)
 }
 
+/** What is closed is let go: see {@link own}. */
 function onClose(this: OwnedSocket): void {
-  this[OWNER]?.onClosed()
+  const owner = this[OWNER]
+  this[OWNER] = undefined
+  owner?.onClosed()
 }

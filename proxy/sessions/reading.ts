@@ -44,7 +44,7 @@ function isWhole<M extends { readonly state: string }>(message: M): message is E
 /** Sends the last word, then waits (bounded) for the client to end before closing, so that a reset does not overtake the answer. RFC 9112 section 9.6. */
 export async function closeAfter(side: Side, lastWord: Buffer, lingers: Deadlines): Promise<void> {
   side.end(lastWord)
-  lingers.start(side, () => side.destroy())
+  lingers.start(side)
   let left = MAX_LINGER_BYTES
   while (left > 0) {
     const chunk = await side.read()

@@ -15,7 +15,7 @@ const NOTHING = Buffer.alloc(0)
 /** Serves one connection by its first byte; resolves when it is a tunnel, somebody else's, or ended. */
 export async function serveSide(context: SessionContext, side: Side, client: ClientInfo): Promise<void> {
   for (let challenges = 0; ; challenges++) {
-    context.heads.start(side, () => side.destroy())
+    context.heads.start(side)
     const { message, bytes } = await readMessage(side, NOTHING, readDialect)
     if (message.state === 'ended') {
       if (challenges === 0 || bytes.length > 0) return endEarly(context, side, client, bytes, 'http')

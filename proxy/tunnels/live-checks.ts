@@ -39,7 +39,7 @@ export type Lost =
 
 /** Looks at every open tunnel again, and cuts what a new connection would not get. */
 export async function recheckAll(registry: TunnelRegistry, checks: LiveChecks): Promise<void> {
-  const waiting = [...registry.list()].map((tunnel) => recheck(tunnel, checks))
+  const waiting = registry.list().map((tunnel) => recheck(tunnel, checks))
   await Promise.all(waiting.filter((one) => one instanceof Promise))
 }
 

@@ -7,6 +7,7 @@ import type { Clock } from '../clock.ts'
 import type { CloseReason } from '../reasons.ts'
 import type { DecidedBy } from '../request.ts'
 import type { Relay } from '../relay/relay.ts'
+import { type Member, Roster } from '../roster.ts'
 import type { Identity } from '../tokens/identity.ts'
 import type { Place } from './limits.ts'
 
@@ -22,7 +23,8 @@ export interface Tunnel {
   readonly relay: Pick<Relay, 'bytesIn' | 'bytesOut' | 'lastActivityMs' | 'cut'>
 }
 
-interface Entry {
+/** A tunnel that is watched. */
+export interface Watched extends Member {
   readonly tunnel: Tunnel
   /** Monotonic clock. */
   readonly lastsUntilMs: number
@@ -35,7 +37,7 @@ const SWEEP_MS = 250
 
 /** Holds the open tunnels; `close()` stops its timer and cuts nothing. */
 export class TunnelRegistry {
-  readonly #entries = new Map<string, Entry>()
+  readonly #watched = new Roster<Watched>()
   readonly #clock: Clock
   readonly #timer: NodeJS.Timeout
   #idleTimeoutMs: number
@@ -54,44 +56,44 @@ export class TunnelRegistry {
 
   /** How many are open. */
   get size(): number {
-    return this.#entries.size
+    return this.#watched.size
   }
 
   /** What the open tunnels have carried so far. */
   get openBytes(): { readonly bytesIn: number; readonly bytesOut: number } {
     let bytesIn = 0
     let bytesOut = 0
-    for (const { relay } of this.list()) {
+    this.#watched.forEach(({ tunnel: { relay } }) => {
       bytesIn += relay.bytesIn
       bytesOut += relay.bytesOut
-    }
+    })
     return { bytesIn, bytesOut }
   }
 
   /** From now on the tunnel is watched, until {@link remove}. */
-  add(tunnel: Tunnel): void {
+  add(tunnel: Tunnel): Watched {
     const lastsUntilMs = this.#clock.monotonicMs() + tunnel.expiresAtMs - this.#clock.wallMs()
-    this.#entries.set(tunnel.requestId, { tunnel, lastsUntilMs, counted: 0 })
+    const watched = { tunnel, lastsUntilMs, counted: 0, rosterPlace: -1 }
+    this.#watched.add(watched)
+    return watched
   }
 
-  /** The tunnel has ended: its last bytes are counted and its place is given back. */
-  remove(requestId: string): void {
-    const entry = this.#entries.get(requestId)
-    if (!entry) return
-    this.#entries.delete(requestId)
-    countBytes(entry)
-    entry.tunnel.place.release()
+  /** The tunnel has ended: its last bytes are counted and its place is given back. Idempotent. */
+  remove(watched: Watched): void {
+    if (!this.#watched.remove(watched)) return
+    countBytes(watched)
+    watched.tunnel.place.release()
   }
 
-  /** The open tunnels, in the order in which they were opened. */
-  *list(): Generator<Tunnel> {
-    for (const { tunnel } of this.#entries.values()) yield tunnel
+  /** The open tunnels, in no order. */
+  list(): Tunnel[] {
+    return this.#watched.list().map(({ tunnel }) => tunnel)
   }
 
   /** Cuts every tunnel for which `reasonToCut` has a reason; returns how many. */
   cutWhere(reasonToCut: (tunnel: Tunnel) => CloseReason | undefined): number {
     let cut = 0
-    for (const tunnel of [...this.list()]) {
+    for (const tunnel of this.list()) {
       const reason = reasonToCut(tunnel)
       if (reason === undefined) continue
       tunnel.relay.cut(reason)
@@ -105,13 +107,13 @@ export class TunnelRegistry {
     const wallMs = this.#clock.wallMs()
     const nowMs = this.#clock.monotonicMs()
     const idleSinceMs = nowMs - this.#idleTimeoutMs
-    for (const entry of this.#entries.values()) {
-      const { tunnel, lastsUntilMs } = entry
-      const overQuota = countBytes(entry)
+    this.#watched.forEach((watched) => {
+      const { tunnel, lastsUntilMs } = watched
+      const overQuota = countBytes(watched)
       if (wallMs >= tunnel.expiresAtMs || nowMs >= lastsUntilMs) tunnel.relay.cut('token_expired')
       else if (overQuota) tunnel.relay.cut('byte_quota')
       else if (tunnel.relay.lastActivityMs <= idleSinceMs) tunnel.relay.cut('idle_timeout')
-    }
+    })
   }
 
   /** Idempotent. */
@@ -120,10 +122,11 @@ export class TunnelRegistry {
   }
 }
 
-function countBytes(entry: Entry): boolean {
-  const total = entry.tunnel.relay.bytesIn + entry.tunnel.relay.bytesOut
-  const fresh = total - entry.counted
+function countBytes(watched: Watched): boolean {
+  const { place, relay } = watched.tunnel
+  const total = relay.bytesIn + relay.bytesOut
+  const fresh = total - watched.counted
   if (fresh === 0) return false
-  entry.counted = total
-  return entry.tunnel.place.addBytes(fresh)
+  watched.counted = total
+  return place.addBytes(fresh)
 }

@@ -8,13 +8,13 @@ import { type HelloInspector, judgeServerName } from '../relay/client-hello.ts'
 import { relay, type RelayResult } from '../relay/relay.ts'
 import type { Side } from '../relay/side.ts'
 import type { ConnectionRequest } from '../request.ts'
-import type { Tunnel } from './registry.ts'
+import type { Tunnel, Watched } from './registry.ts'
 
 /** What starting a tunnel needs of the gateway. */
 export interface TunnelContext {
   /** Puts the tunnel under the watch of the registry. */
-  readonly watch: (tunnel: Tunnel) => void
-  readonly unwatch: (requestId: string) => void
+  readonly watch: (tunnel: Tunnel) => Watched
+  readonly unwatch: (watched: Watched) => void
   readonly audit: AuditLog
   readonly clock: Clock
   /** Whether the server name is compared at this destination. */
@@ -44,13 +44,14 @@ export function startTunnel(context: TunnelContext, { request, opened, client, e
     ...(early.length > 0 && { early }),
     ...(hello && { inspect: hello.inspect }),
     onClose: (result) => {
-      unwatch(request.requestId)
+      unwatch(watched)
       const durationMs = clock.monotonicMs() - startedMs
       void audit.write(closeEntry(request, authorized, { ...result, durationMs, sni: hello?.serverName() }))
       context.onClose({ ...result, durationMs })
     },
   })
-  watch({
+  // A relay never ends in the turn that begins it.
+  const watched = watch({
     requestId: request.requestId,
     identity: authorized.identity,
     permit: authorized.permit,

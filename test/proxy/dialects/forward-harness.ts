@@ -28,6 +28,8 @@ export class Harness {
   readonly decisions: Recorded[] = []
   readonly closes: { readonly request: ConnectionRequest; readonly result: ExchangeResult }[] = []
   readonly exchanges: Exchange[] = []
+  /** Those of {@link exchanges} that were said to be over. */
+  readonly ended: Exchange[] = []
   readonly faults: unknown[] = []
   /** Host names that lead to these ports of 127.0.0.1, whatever port the request names. */
   readonly ports = new Map<string, number>()
@@ -77,6 +79,7 @@ export class Harness {
       onExchange: (_request, _authorized, exchange) => {
         this.exchanges.push(exchange)
         this.#wake()
+        return () => this.ended.push(exchange)
       },
       onFault: (error) => this.faults.push(error),
       ...overrides,

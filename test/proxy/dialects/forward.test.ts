@@ -474,6 +474,7 @@ describe('a connection', () => {
     expect(harness.closes).toMatchObject([{ result: { closeReason: 'token_revoked' } }])
     harness.exchanges[0]?.cut('policy_changed')
     expect(harness.closes).toHaveLength(1)
+    expect(harness.ended).toEqual(harness.exchanges)
   })
 
   test('tells how many bytes flowed, while they do', async () => {
@@ -486,6 +487,7 @@ describe('a connection', () => {
     client.send(get())
     await client.take(/\r\n\r\n/)
     const [exchange] = harness.exchanges
+    expect(harness.ended).toEqual([])
     const before = exchange?.bytesIn ?? 0
     const activeMs = exchange?.lastActivityMs ?? 0
     socket?.write('12345')

@@ -21,6 +21,13 @@ describe('a permit is dialled', () => {
     expect(dialled.connectMs).toBeGreaterThan(0)
   })
 
+  test('the socket keeps nothing of the attempt', async () => {
+    const origin = await listen('127.0.0.1')
+    const { socket } = await open(permit(origin.port, '127.0.0.1'))
+    const attempts = Object.getOwnPropertySymbols(socket).filter(({ description }) => description === 'attempt')
+    expect(attempts.map((symbol) => (socket as unknown as Record<symbol, unknown>)[symbol])).toEqual([undefined])
+  })
+
   test('IPv6', async () => {
     const origin = await listen('::1')
     expect((await open(permit(origin.port, '::1'))).address.text).toBe('::1')

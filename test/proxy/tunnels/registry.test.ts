@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from 'vitest'
 import type { CloseReason } from '../../../proxy/reasons.ts'
 import type { Identity } from '../../../proxy/tokens/identity.ts'
-import { type Tunnel, TunnelRegistry } from '../../../proxy/tunnels/registry.ts'
+import { type Tunnel, TunnelRegistry, type Watched } from '../../../proxy/tunnels/registry.ts'
 import { ManualClock } from './manual-clock.ts'
 
 const opened: TunnelRegistry[] = []
@@ -106,10 +106,11 @@ test('a tunnel that ended is no longer watched, its last bytes are counted and i
   const { clock, registry } = setUp()
   const t = tunnel(clock, 'a', { quota: 10, expiresInMs: 1 })
   const added: number[] = []
-  registry.add({ ...t.value, place: { addBytes: (n) => (added.push(n), false), release: t.value.place.release } })
+  const place = { addBytes: (n: number) => (added.push(n), false), release: t.value.place.release }
+  const watched = registry.add({ ...t.value, place })
   t.relay.bytesIn = 7
-  registry.remove('a')
-  registry.remove('a')
+  registry.remove(watched)
+  registry.remove(watched)
   clock.advance(10)
   registry.sweep()
   expect({ added, released: t.released(), cuts: t.cuts, size: registry.size }).toEqual({
@@ -125,23 +126,41 @@ test('cutWhere cuts what it is told, also when cutting removes tunnels on the wa
   const tunnels = ['a', 'b', 'c'].map((id) => tunnel(clock, id))
   for (const t of tunnels) {
     const cut = t.relay.cut
+    const watched = registry.add(t.value)
     t.relay.cut = (reason) => {
       cut(reason)
-      registry.remove(t.value.requestId)
+      registry.remove(watched)
     }
-    registry.add(t.value)
   }
   expect(registry.cutWhere((t) => (t.identity.sandbox === 'b' ? undefined : 'token_revoked'))).toBe(2)
   expect([...registry.list()].map((t) => t.requestId)).toEqual(['b'])
 })
 
+test('a sweep looks at every tunnel, also when cutting one removes it and others', () => {
+  const { clock, registry } = setUp()
+  const tunnels = ['a', 'b', 'c', 'd', 'e'].map((id) => tunnel(clock, id, { expiresInMs: 1000 }))
+  const watched = tunnels.map((t) => registry.add(t.value))
+  tunnels.forEach((t, place) => {
+    const cut = t.relay.cut
+    t.relay.cut = (reason) => {
+      cut(reason)
+      for (const other of [watched[place], watched[(place + 2) % 5]]) if (other) registry.remove(other)
+    }
+  })
+  clock.advance(1000)
+  registry.sweep()
+  expect(registry.size).toBe(0)
+  // Nobody is left out: whoever was not cut was removed by another's cut.
+  expect(tunnels.map((t) => t.released())).toEqual([1, 1, 1, 1, 1])
+})
+
 test('the registry sweeps by itself within a second', async () => {
   const { clock, registry } = setUp()
   const t = tunnel(clock, 'a', { expiresInMs: 0 })
-  await new Promise<void>((resolve) => {
-    t.relay.cut = () => resolve()
-    registry.add(t.value)
+  const watched = await new Promise<Watched>((resolve) => {
+    t.relay.cut = () => resolve(added)
+    const added = registry.add(t.value)
   })
-  registry.remove('a')
+  registry.remove(watched)
   expect(registry.size).toBe(0)
 }, 1000)
