@@ -73,6 +73,7 @@ export function createAccess({ settings, verifier, revocations, clock, isOwnSock
     const { authorization } = request.headers
     const where = clientOf(request)
     if (authorization !== undefined) return bearer(authorization, where)
+    if (isOfOtherPage(request)) return refuse('credentials_missing', 'a page of another origin needs a token')
     if (isOwnSocket) {
       if (isForName(request))
         return refuse('credentials_missing', 'the socket needs a token from whoever asks for a host by its name')
@@ -171,6 +172,15 @@ function clientOf({ socket }: IncomingMessage): ClientInfo {
 function isForName({ headers: { host = '' } }: IncomingMessage): boolean {
   const name = host.replace(/:\d*$/, '')
   return name.includes('.') && net.isIP(name) === 0
+}
+
+/**
+ * Whether a page of another origin has a browser ask. What needs no token (a socket behind a forwarded port, a client certificate) the browser adds for any
+ * page, which can't read the answer; but some requests do something. @see Fetch Metadata Request Headers, section 2
+ */
+function isOfOtherPage({ headers: { host = '', origin, 'sec-fetch-site': site = 'none' } }: IncomingMessage): boolean {
+  if (site !== 'none' && site !== 'same-origin') return true
+  return origin !== undefined && URL.parse(origin)?.host !== host.toLowerCase()
 }
 
 function clientText({ address, port }: ClientInfo): string {

@@ -140,6 +140,57 @@ describe('a page in a browser that reaches the admin socket through a forwarded 
   })
 })
 
+describe('a page of another origin in a browser that needs no token', () => {
+  test('has nothing done by it, with a body or without; the console beside it goes on', async () => {
+    const folder = mkdtempSync('/tmp/sp-socket-')
+    const socketPath = path.join(folder, 'admin.sock')
+    let reloads = 0
+    const fresh = await startTestGateway(
+      { listen: { admin: `unix:${socketPath}` } },
+      { reload: () => Promise.resolve(void reloads++) },
+    )
+    try {
+      const status = (method: string, route: string, headers: http.OutgoingHttpHeaders): Promise<number | undefined> =>
+        new Promise((resolve, reject) => {
+          const asked = { socketPath, method, path: route, headers: { host: 'localhost:9090', ...headers } }
+          const request = http.request(asked, (response) => {
+            response.resume()
+            resolve(response.statusCode)
+          })
+          request.on('error', reject)
+          request.end()
+        })
+      for (const headers of [
+        { origin: 'http://evil.example' },
+        { origin: 'null' },
+        { origin: 'http://localhost:3000' },
+        { origin: 'http://localhost:9090.evil.example' },
+        { origin: 'http://localhost:9090', 'sec-fetch-site': 'cross-site' },
+        { 'sec-fetch-site': 'same-site' },
+        { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'no-cors' },
+      ])
+        for (const [method, route] of [
+          ['POST', '/v1/reload'],
+          ['POST', '/v1/audit:verify'],
+          ['GET', '/v1/tunnels'],
+          ['GET', '/metrics'],
+        ] as const)
+          expect([headers, method, route, await status(method, route, headers)]).toEqual([headers, method, route, 401])
+      expect(reloads).toBe(0)
+      for (const headers of [
+        {},
+        { origin: 'http://localhost:9090', 'sec-fetch-site': 'same-origin' },
+        { origin: 'http://LOCALHOST:9090' },
+        { 'sec-fetch-site': 'none' },
+      ])
+        expect([headers, await status('POST', '/v1/reload', headers)]).toEqual([headers, 200])
+    } finally {
+      await fresh.close()
+      rmSync(folder, { recursive: true, force: true })
+    }
+  })
+})
+
 describe('a token is good on one side alone', () => {
   test('one that the gateway itself minted for a sandbox, with every claim of an administrator, is refused', async () => {
     const fresh = await startControl()
