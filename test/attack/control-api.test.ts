@@ -147,7 +147,12 @@ describe('a page of another origin in a browser that needs no token', () => {
     let reloads = 0
     const fresh = await startTestGateway(
       { listen: { admin: `unix:${socketPath}` } },
-      { reload: () => Promise.resolve(void reloads++) },
+      {
+        reload: () => {
+          reloads++
+          return Promise.resolve()
+        },
+      },
     )
     try {
       const status = (method: string, route: string, headers: http.OutgoingHttpHeaders): Promise<number | undefined> =>
