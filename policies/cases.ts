@@ -3,12 +3,12 @@ import { z } from 'zod'
 import { parseAddress, type IpAddress } from './address.ts'
 import {
   caseSchema,
+  decisionSchema,
   documentSchema,
-  type decisionSchema,
   type layersSchema,
-  type loadedSchema,
-  type matchSchema,
-  type refusedSchema,
+  loadedSchema,
+  matchSchema,
+  refusedSchema,
 } from './case-format.ts'
 import { decideAddresses, decideUnresolved, type Allow, type Deny, type Layers } from './decide.ts'
 import { destinationOf, type Destination } from './destination.ts'
@@ -16,6 +16,7 @@ import { parseEntry, type EntryContext, type EntrySets } from './entry.ts'
 import { judgeLayer, type Layer } from './layer.ts'
 import type { Checked, LocatedFault } from './parsed.ts'
 import { compileDeniedHosts, compilePolicy, parseLayerPolicy, parsePolicy } from './policy.ts'
+import { shapeFaults } from './shape.ts'
 import { parseNetworkRules, type NetworkRules } from './special-purpose.ts'
 
 /** What stands where a document says nothing. */
@@ -47,7 +48,7 @@ export function runPolicyCases(document: unknown, defaults: CaseDefaults = {}): 
   if (read.data.cases.length === 0) return [failed('the document', 'it holds no cases')]
   return read.data.cases.map((item, index) => {
     const known = caseSchema.safeParse(item)
-    if (!known.success) return failed(nameOf(item) ?? `case ${index + 1}`, 'this is no case in a known form')
+    if (!known.success) return failed(nameOf(item) ?? `case ${index + 1}`, whyNoCase(item))
     const { name } = known.data
     const detail =
       'expect' in known.data
@@ -60,8 +61,25 @@ export function runPolicyCases(document: unknown, defaults: CaseDefaults = {}): 
 }
 
 /** One line: where it has the wrong shape, and how. */
-function shapeText({ issues }: z.ZodError): string {
-  return issues.map(({ path, message }) => `${path.map(String).join('.')}: ${message.toLowerCase()}`).join('; ')
+function shapeText(error: z.ZodError): string {
+  return faultsText(shapeFaults(error, 'case_shape'))
+}
+
+/** By the member that tells the forms apart. */
+function whyNoCase(item: unknown): string {
+  const member = z.looseObject({}).safeParse(item).data ?? {}
+  const form =
+    'expect' in member
+      ? decisionSchema
+      : 'match' in member
+        ? matchSchema
+        : 'refused' in member
+          ? refusedSchema
+          : 'canonical' in member
+            ? loadedSchema
+            : undefined
+  const error = form?.safeParse(item).error
+  return error === undefined ? 'a case has a `name`, a `target` and what to `expect`' : shapeText(error)
 }
 
 function runEntry(
@@ -184,7 +202,7 @@ function shown(value: unknown): string {
 }
 
 function faultsText(faults: readonly LocatedFault[]): string {
-  return faults.map(({ path, message }) => `${path}: ${message}`).join('; ')
+  return faults.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')
 }
 
 function failed(name: string, detail: string): CaseResult {

@@ -4,6 +4,7 @@ import { parseEntry, type Entry, type EntryContext, type EntrySets, type HostEnt
 import { HostTable } from './host-table.ts'
 import { faulty, quoted, type Checked, type LocatedFault } from './parsed.ts'
 import { findPreset } from './presets/index.ts'
+import { shapeFaults } from './shape.ts'
 import { SharedLists } from './shared-lists.ts'
 import { finish, type Steps } from './steps.ts'
 
@@ -96,7 +97,7 @@ export function parsePolicy(input: unknown, context: EntryContext): Checked<Comp
 /** {@link parsePolicy} in steps. */
 export function* parsePolicySteps(input: unknown, context: EntryContext): Steps<Checked<CompiledPolicy>> {
   const shape = (context.from === 'token' ? egressPolicySchema : operatorPolicySchema).safeParse(input)
-  if (!shape.success) return { ok: false, faults: shapeFaults(shape.error) }
+  if (!shape.success) return { ok: false, faults: yield* everyFault(shape.error, input, context) }
   yield
   return yield* compilePolicySteps(shape.data, context)
 }
@@ -115,11 +116,21 @@ export function parseLayerPolicy(input: unknown, context: EntryContext): Checked
 /** {@link parseLayerPolicy} in steps. */
 export function* parseLayerPolicySteps(input: unknown, context: EntryContext): Steps<Checked<CompiledLayer>> {
   const shape = layerPolicySchema.safeParse(input)
-  if (!shape.success) return { ok: false, faults: shapeFaults(shape.error) }
+  if (!shape.success) return { ok: false, faults: yield* everyFault(shape.error, input, context) }
   const { mode = 'enforce', ...data } = shape.data
   yield
   const policy = yield* compilePolicySteps(data, context)
   return policy.ok ? { ok: true, value: { policy: policy.value, mode } } : policy
+}
+
+/** Where nothing is wrong with the shape but keys that do not exist, the entries are read all the same: whoever wrote a file is told everything at once. */
+function* everyFault(error: z.ZodError, input: unknown, context: EntryContext): Steps<readonly LocatedFault[]> {
+  const faults = shapeFaults(error, 'policy_shape', KINDS)
+  if (context.from === 'token' || error.issues.some(({ code }) => code !== 'unrecognized_keys')) return faults
+  const lists = z.object(shapes.static.shape).safeParse(input)
+  if (!lists.success) return faults
+  const entries = yield* compilePolicySteps(lists.data, context)
+  return entries.ok ? faults : [...faults, ...entries.faults]
 }
 
 /** Compiles a policy; the faults of all entries come at once (of the first thousand), each with its path. */
@@ -241,21 +252,3 @@ function* staticPolicy(allowed: readonly Entry[] | 'any', denied: readonly Entry
 }
 
 const KINDS = '`deny-all`, `allow-all`, `static` or `named`'
-
-function shapeFaults({ issues }: z.ZodError): readonly LocatedFault[] {
-  return issues.map((issue) => ({
-    path: pathText(issue.path),
-    code: 'policy_shape',
-    message: 'discriminator' in issue ? `expected ${KINDS}` : lowerFirst(issue.message),
-  }))
-}
-
-function pathText(path: readonly PropertyKey[]): string {
-  return path
-    .map((part, index) => (typeof part === 'number' ? `[${part}]` : `${index === 0 ? '' : '.'}${String(part)}`))
-    .join('')
-}
-
-function lowerFirst(text: string): string {
-  return text.charAt(0).toLowerCase() + text.slice(1)
-}

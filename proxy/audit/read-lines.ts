@@ -2,7 +2,7 @@
 import type { FileHandle } from 'node:fs/promises'
 import { SallyportError } from '../../policies/error.ts'
 import { isNoFile, openSegment } from './open-segment.ts'
-import { errorCode } from './segment.ts'
+import { whyUnreadable } from '../unreadable.ts'
 
 /** Some lines in a row. The buffers are good only until the next batch is asked for. */
 export interface LineBatch {
@@ -32,7 +32,7 @@ export async function* readLines(
   const file = await openSegment(path).catch((error: unknown) => {
     throw new SallyportError(
       'SALLYPORT_AUDIT_UNREADABLE',
-      `audit log \`${path}\` can't be read (${isNoFile(error) ? 'it is no file' : errorCode(error)})`,
+      `audit log \`${path}\` can't be read (${isNoFile(error) ? 'it is no file' : whyUnreadable(error)})`,
       { cause: error },
     )
   })

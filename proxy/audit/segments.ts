@@ -2,7 +2,7 @@
 import { readdirSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { SallyportError } from '../../policies/error.ts'
-import { errorCode } from './segment.ts'
+import { whyUnreadable } from '../unreadable.ts'
 
 /** One file of a log. */
 export interface SegmentFile {
@@ -64,7 +64,7 @@ export function segmentsAt(path: string, list = listSegments): readonly SegmentF
   } catch (error) {
     throw new SallyportError(
       'SALLYPORT_AUDIT_UNREADABLE',
-      `audit log \`${path}\` can't be read (${errorCode(error)})`,
+      `audit log \`${path}\` can't be read (${whyUnreadable(error)})`,
       { cause: error },
     )
   }

@@ -60,12 +60,11 @@ export function option(flags: string, description: string): Option {
   return new Option(flags, description)
 }
 
-/** `--config FILE`, as all commands spell it. */
-export function configOption(): Option {
-  return option(
-    '-c, --config <file>',
-    'configuration; default: $SALLYPORT_CONFIG, else the development set-up in ./.sallyport',
-  )
+const DEFAULT_CONFIG = '$SALLYPORT_CONFIG, else the development set-up in ./.sallyport'
+
+/** `--config FILE`, as all commands spell it; `purpose` where it is not simply the configuration by default. */
+export function configOption(purpose = `configuration; default: ${DEFAULT_CONFIG}`): Option {
+  return option('-c, --config <file>', purpose)
 }
 
 /** Collects a repeatable option. */

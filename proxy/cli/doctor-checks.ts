@@ -70,7 +70,12 @@ export async function checkConfigured(config: Config): Promise<readonly Finding[
   ]
   for (const detail of configWarnings(config)) findings.push({ name: 'network', status: 'warn', detail })
   if (lacksOwnKey(config, countOwnKeys(config.state)))
-    findings.push({ name: 'own keys', status: 'warn', detail: NO_OWN_KEY, fix: 'sallyport keys generate' })
+    findings.push({
+      name: 'own keys',
+      status: 'warn',
+      detail: NO_OWN_KEY,
+      fix: `sallyport keys generate --state ${config.state}`,
+    })
   findings.push(...checkTenantFiles(config))
   for (const address of addresses) findings.push(await checkAddress(address))
   const files = [

@@ -55,6 +55,7 @@ export function createProgram(
     .version(packageVersion(), '-V, --version')
     .exitOverride()
     .showSuggestionAfterError()
+    .showHelpAfterError('With --help it says what it takes, with examples.')
     // So that a command may leave the options behind its first operand to somebody else.
     .enablePositionalOptions()
     .configureHelp({ sortSubcommands: false })

@@ -61,6 +61,13 @@ export function parseConfigText(text: string, options: ParseOptions): ParsedConf
   return { ok: false, faults: result.faults.map((fault) => locate(fault, document, lines)) }
 }
 
+/** Adds their lines to faults of a document that was read otherwise. */
+export function locateFaults(text: string, faults: readonly ConfigFault[]): readonly ConfigFault[] {
+  const lineCounter = new LineCounter()
+  const document = parseDocument(text, { lineCounter, prettyErrors: false, merge: false })
+  return faults.map((fault) => locate(fault, document, lineCounter))
+}
+
 async function readText(file: string): Promise<string> {
   try {
     const handle = await open(file, 'r')

@@ -3,8 +3,7 @@ import { metadataIn, parseNetworkRules } from '../../policies/index.ts'
 import type { Config } from './schema.ts'
 
 /** Said of an issuer with `stateKeys` when there is no key yet. */
-export const NO_OWN_KEY =
-  'an issuer accepts what the own keys of the gateway sign (`stateKeys`), and there is none yet: `sallyport keys generate`'
+export const NO_OWN_KEY = 'an issuer accepts what the own keys of the gateway sign (`stateKeys`), and there is none yet'
 
 /** Said where policies come from files and the state still holds some that were put through the control API. */
 export const TWO_SOURCES =

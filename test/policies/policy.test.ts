@@ -82,6 +82,35 @@ describe('parsePolicy', () => {
     ).toBe(false)
   })
 
+  it('tells of unknown keys and of faulty entries at once, in a file', () => {
+    const data = {
+      kind: 'static',
+      allowedHost: [],
+      'a\u001bb': 1,
+      allowedHosts: ['*', 'a.example'],
+      deniedHosts: ['x y'],
+    }
+    const told = (context: EntryContext) => {
+      const result = parseLayerPolicy(data, context)
+      return result.ok ? [] : result.faults.map(({ path, message }) => `${path}: ${message}`)
+    }
+    expect(told(FILE)).toEqual([
+      'allowedHost: unknown key',
+      ': unknown key `a\\u001bb`',
+      'allowedHosts[0]: `*` is refused: a star alone covers everything',
+      'deniedHosts[0]: `x y` is refused: an entry has no spaces',
+    ])
+    expect(told(TOKEN)).toHaveLength(2)
+  })
+
+  it('says what is missing, and tells of a hundred unknown keys at most', () => {
+    const required = parseLayerPolicy({ kind: 'static' }, FILE)
+    expect(required).toMatchObject({ faults: [{ path: 'allowedHosts', message: 'is required' }] })
+    const keys = Object.fromEntries(Array.from({ length: 10_000 }, (_, index) => [`k${index}`, 1]))
+    const many = parseLayerPolicy({ kind: 'deny-all', ...keys }, FILE)
+    expect(many.ok ? [] : many.faults).toHaveLength(100)
+  })
+
   it('names a thousand faulty entries, and looks for no more', () => {
     const allowedHosts = Array.from({ length: 50_000 }, (_, index) => `http://${'*.'.repeat(100)}${index}`)
     const result = parsePolicy({ kind: 'static', allowedHosts }, FILE)

@@ -1,7 +1,8 @@
 /** `sallyport policy check`: every fault of a configuration or of a single policy, without starting anything. */
+import { readFile } from 'node:fs/promises'
 import { parseLayerPolicy, type EntryContext } from '../../../policies/index.ts'
 import { faultText, type ConfigFault } from '../../config/faults.ts'
-import { ConfigError, loadConfig } from '../../config/load.ts'
+import { ConfigError, loadConfig, locateFaults } from '../../config/load.ts'
 import type { Config } from '../../config/schema.ts'
 import { configWarnings } from '../../config/warnings.ts'
 import { readMachineSets } from '../../policy/machine-sets.ts'
@@ -34,7 +35,7 @@ export function addCheckCommand(host: CommandHost): void {
       'sallyport policy check sallyport.yaml',
       'sallyport policy check acme-policy.json --config sallyport.yaml   # with the sets of that configuration',
     ],
-    options: [configOption()],
+    options: [configOption('for a single policy: a configuration whose sets it may name; default: none')],
     json: true,
     run: check,
   })
@@ -43,7 +44,9 @@ export function addCheckCommand(host: CommandHost): void {
 async function check(terminal: Terminal, options: CheckOptions, file = ''): Promise<ExitCode> {
   const document = await readDocument(terminal, file).catch(() => undefined)
   const isPolicy = typeof document === 'object' && document !== null && 'kind' in document
-  const report = isPolicy ? await checkPolicy(terminal, document, options.config) : await checkConfig(terminal, file)
+  const report = isPolicy
+    ? await checkPolicy(terminal, { document, file, config: options.config })
+    : await checkConfig(terminal, file)
   if (options.json === true) terminal.out(json({ ok: report.faults.length === 0, ...report }))
   else {
     for (const fault of report.faults) terminal.err(faultText(fault, file))
@@ -64,9 +67,19 @@ async function checkConfig(terminal: Terminal, file: string): Promise<Report> {
   }
 }
 
-async function checkPolicy(terminal: Terminal, document: unknown, config: string | undefined): Promise<Report> {
+async function checkPolicy(
+  terminal: Terminal,
+  {
+    document,
+    file,
+    config,
+  }: { readonly document: unknown; readonly file: string; readonly config: string | undefined },
+): Promise<Report> {
   const result = parseLayerPolicy(document, await contextOf(terminal, config))
-  return { kind: 'policy', faults: result.ok ? [] : result.faults, notes: [] }
+  if (result.ok) return { kind: 'policy', faults: [], notes: [] }
+  // What came by standard input is gone: then there are no lines.
+  const text = file === '-' ? undefined : await readFile(file, 'utf8').catch(() => undefined)
+  return { kind: 'policy', faults: text === undefined ? result.faults : locateFaults(text, result.faults), notes: [] }
 }
 
 async function contextOf(terminal: Terminal, file: string | undefined): Promise<EntryContext> {

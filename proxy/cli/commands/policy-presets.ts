@@ -29,7 +29,7 @@ export function addPresetsCommand(host: CommandHost): void {
       'sallyport policy presets github',
       'sallyport policy presets --config sallyport.yaml --json',
     ],
-    options: [configOption()],
+    options: [configOption('a configuration whose own sets are shown too; default: none')],
     json: true,
     run: listPresets,
   })

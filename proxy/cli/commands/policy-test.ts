@@ -26,7 +26,10 @@ export function addTestCommand(host: CommandHost): void {
       'sallyport policy test cases.yaml   # cases that bring their own layers',
       'sallyport policy test cases.yaml --config sallyport.yaml --tenant acme   # cases against the ceiling and the tenant of a configuration',
     ],
-    options: [configOption(), option('--tenant <name>', 'with --config: the tenant whose policy the cases are about')],
+    options: [
+      configOption('a configuration whose layers, sets and networks stand where the cases bring none; default: none'),
+      option('--tenant <name>', 'with --config: the tenant whose policy the cases are about'),
+    ],
     json: true,
     run: runTest,
   })

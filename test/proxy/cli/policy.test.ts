@@ -57,6 +57,20 @@ describe('policy check', () => {
     expect(without.stderr).toContain('allowedHosts[0]: `@corp` is refused: no set has this name')
   })
 
+  test('every fault of a single policy is told at once, with its place', async () => {
+    const path = file(
+      'policy-bad.yaml',
+      'kind: static\nbogus: 1\nallowedHosts:\n  - "*"\n  - a.example\n  - https://b.example/\n',
+    )
+    const outcome = await runMain(['policy', 'check', path])
+    expect(outcome.code).toBe(3)
+    expect(outcome.stderr.trim().split('\n')).toEqual([
+      `${path}:2:1: bogus: unknown key`,
+      `${path}:4:5: allowedHosts[0]: \`*\` is refused: a star alone covers everything`,
+      expect.stringMatching(/policy-bad\.yaml:6:5: allowedHosts\[2\]: .*; write `b\.example`$/),
+    ])
+  })
+
   test('a single policy of no known kind says which there are', async () => {
     const outcome = await runMain(['policy', 'check', file('kind.yaml', 'kind: statc')])
     expect(outcome.code).toBe(3)
@@ -121,7 +135,7 @@ describe('policy test', () => {
   test('a document that holds no cases fails', async () => {
     expect((await runMain(['policy', 'test', file('none.yaml', { cases: [] })])).code).toBe(1)
     expect((await runMain(['policy', 'test', file('other.yaml', { state: 'x' })])).stdout).toMatch(
-      /^FAILED the document: cases: .*expected array.*\n0 passed, 1 failed$/,
+      /^FAILED the document: cases: is required\n0 passed, 1 failed$/,
     )
     expect((await runMain(['policy', 'test', file('broken.yaml', 'cases: [')])).code).toBe(3)
   })

@@ -52,7 +52,10 @@ test('all of it is said at the start and at a reload; notes on sets that nobody 
         issuers: [{ issuer: 'own', algorithms: ['ES256'], stateKeys: true }],
       }),
     )
-    expect(logged.slice(1)).toEqual([NO_OWN_KEY, expect.stringContaining('169.254.169.254')])
+    expect(logged.slice(1)).toEqual([
+      `${NO_OWN_KEY}: \`sallyport keys generate\``,
+      expect.stringContaining('169.254.169.254'),
+    ])
   } finally {
     await gateway.close()
   }
