@@ -45,6 +45,8 @@ export interface PolicySourceOptions {
   readonly freshness?: Freshness | undefined
   /** Instead of HTTP to the `url` of the section. */
   readonly tenantResolver?: TenantResolver | undefined
+  /** Entries of all that the tenant resolver says together; by default what there is memory for. */
+  readonly mostEntries?: number | undefined
   readonly clock?: Clock | undefined
   /** Counts identities whose layers were put together already, and those whose were not. */
   readonly cacheCounts?: CacheCounts | undefined
@@ -215,6 +217,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       ...shared,
       clock,
       resolver: options.tenantResolver,
+      mostEntries: options.mostEntries,
       onFileChange: options.onFileChange,
       before: before?.tenants,
     })

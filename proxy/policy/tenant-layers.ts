@@ -2,6 +2,7 @@
 import { type CompiledPolicy, SallyportError } from '../../policies/index.ts'
 import type { Clock } from '../clock.ts'
 import type { LoadedPolicy } from './dynamic-policy.ts'
+import { entriesOf, EntryBudget, mostEntries } from './entry-budget.ts'
 import { checkTenantLayer, type TenantSource } from './kept-tenants.ts'
 import { dynamicCell, type ModalCell, type OperatorPolicies, type PolicySection } from './operator-policies.ts'
 import { loadedTenant } from './policy-now.ts'
@@ -14,6 +15,8 @@ export interface TenantLayersOptions {
   readonly clock: Clock
   /** Instead of HTTP to the `url` of the section. */
   readonly resolver: TenantResolver | undefined
+  /** Entries of all that a resolver said together; by default what there is memory for. */
+  readonly mostEntries?: number | undefined
   readonly onChange: () => void
   readonly onFault: (policy: string, error: unknown) => void
   readonly onFileChange: ((change: FileChange) => void) | undefined
@@ -40,6 +43,12 @@ export interface TenantLayers {
 
 /** Tenants that a tenant resolver was asked about and that are kept fresh. */
 const MAX_RESOLVED_TENANTS = 4_096
+interface Resolved {
+  readonly layer: ModalCell
+  readonly close: () => void
+  usedMs: number
+}
+
 /** The longest life of a token: no tunnel outlives the last connection of its tenant by more. */
 const TENANT_KEPT_MS = 86_400_000
 
@@ -63,7 +72,8 @@ export function openTenantLayers(
   const written = operator.tenants
   const settings = section.tenantResolver
   const ask = options.resolver ?? (settings && httpTenantResolver(settings))
-  const resolved = new Map<string, { readonly layer: ModalCell; usedMs: number }>()
+  const resolved = new Map<string, Resolved>()
+  const budget = new EntryBudget(options.mostEntries ?? mostEntries())
   // A reload that changes nothing for the files reads none of them again: there may be thousands.
   const means = JSON.stringify([section.tenantFiles, textsOf(operator.context), [...operator.named.keys()]])
   let isHandedOver = false
@@ -109,36 +119,64 @@ export function openTenantLayers(
     },
     close: () => {
       if (!isHandedOver) files?.close()
-      for (const { layer } of resolved.values()) layer.cell.close()
+      for (const one of resolved.values()) one.close()
     },
   }
 
   function resolve(tenant: string, resolver: TenantResolver): ModalCell {
     const nowMs = clock.monotonicMs()
-    const layer = resolved.get(tenant)?.layer ?? cellFor(tenant, resolver)
+    const known = resolved.get(tenant) ?? begin(tenant, resolver)
+    known.usedMs = nowMs
     // Last used, last in order: the first is the one to let go.
     resolved.delete(tenant)
-    resolved.set(tenant, { layer, usedMs: nowMs })
-    for (const [oldest, { layer: unused, usedMs }] of resolved) {
-      if (resolved.size <= MAX_RESOLVED_TENANTS && nowMs - usedMs < TENANT_KEPT_MS) break
-      unused.cell.close()
+    resolved.set(tenant, known)
+    for (const [oldest, unused] of resolved) {
+      if (resolved.size <= MAX_RESOLVED_TENANTS && nowMs - unused.usedMs < TENANT_KEPT_MS) break
+      unused.close()
       resolved.delete(oldest)
     }
-    return layer
+    return known.layer
   }
 
-  function cellFor(tenant: string, resolver: TenantResolver): ModalCell {
+  function begin(tenant: string, resolver: TenantResolver): Resolved {
     const memory: TenantMemory = {}
     let last: { readonly data: unknown; readonly loaded: LoadedPolicy } | undefined
+    let letGo = (): void => undefined
+    let isClosed = false
+    let noRoom: { readonly error: unknown; readonly untilMs: number } | undefined
     const load = async (signal: AbortSignal) => {
+      if (noRoom !== undefined && clock.monotonicMs() < noRoom.untilMs) throw noRoom.error
       const data = await resolver(tenant, signal, memory)
       if (data !== undefined && data === last?.data) return last.loaded
-      const loaded = await loadedTenant(data, operator)
-      last = { data, loaded }
-      return loaded
+      const giveBack = makeRoom(entriesOf(data) - entriesOf(last?.loaded.policy))
+      try {
+        const loaded = await loadedTenant(data, operator)
+        letGo()
+        if (!isClosed) letGo = budget.hold(loaded.policy)
+        last = { data, loaded }
+        return loaded
+      } finally {
+        giveBack()
+      }
+    }
+    /** What there is no room for is not kept for an answer that says it has not changed either, and is not asked for again at once. */
+    const makeRoom = (more: number): (() => void) => {
+      noRoom = undefined
+      try {
+        return budget.reserve(Math.max(0, more))
+      } catch (error) {
+        memory.etag = memory.data = undefined
+        noRoom = { error, untilMs: clock.monotonicMs() + (settings?.ttlSeconds ?? 60) * 1_000 }
+        throw error
+      }
     }
     const cell = dynamicCell(`tenant ${tenant}`, { onChange, onFault, freshness: settings ?? {} }, load)
-    return { mode: settings?.mode ?? 'enforce', cell }
+    const close = (): void => {
+      isClosed = true
+      letGo()
+      cell.close()
+    }
+    return { layer: { mode: settings?.mode ?? 'enforce', cell }, close, usedMs: 0 }
   }
 }
 

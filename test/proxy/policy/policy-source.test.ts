@@ -341,6 +341,39 @@ describe('the tenant resolver', () => {
     )
   })
 
+  test('does not fill the memory by policies of many tenants: who has no room is refused, and everybody else goes on', async () => {
+    const entries: Record<string, number> = { one: 100, two: 100, three: 100, small: 40 }
+    const faults: string[] = []
+    const source = make({
+      policy: { ceiling: { kind: 'allow-all' } },
+      mostEntries: 250,
+      tenantResolver: (tenant) => {
+        const allowedHosts = Array.from({ length: entries[tenant] ?? 0 }, (_, place) => `n${place}.${tenant}.test`)
+        return Promise.resolve({ kind: 'static', allowedHosts })
+      },
+      onFault: (policy, error) => faults.push(`${policy}: ${error instanceof Error ? error.message : ''}`),
+    })
+    const ask = async (tenant: string) => verdict(await source.layersFor(identity({ tenant })), `n0.${tenant}.test`)
+    expect(await ask('one')).toBe('allow')
+    expect(await ask('two')).toBe('allow')
+    expect(await ask('three')).toBe('policy_unavailable tenant')
+    expect(faults).toEqual([
+      'tenant three: the policies of tenants would have more than 250 entries together, which is what there is memory for',
+    ])
+    expect(await ask('small')).toBe('allow')
+    expect([await ask('one'), await ask('two')]).toEqual(['allow', 'allow'])
+    // One that grows keeps the policy of before, while it may; one that shrinks makes room.
+    Object.assign(entries, { one: 150, two: 10 })
+    await vi.advanceTimersByTimeAsync(60_000)
+    await vi.advanceTimersByTimeAsync(60_000)
+    expect(await Promise.all(['one', 'two', 'three', 'small'].map(ask))).toEqual(['allow', 'allow', 'allow', 'allow'])
+    const grown = now(source, identity({ tenant: 'one' }))
+    expect([verdict(grown, 'n99.one.test'), verdict(grown, 'n149.one.test')]).toEqual([
+      'allow',
+      'host_not_allowed tenant',
+    ])
+  })
+
   test('a change is told, and only so many tenants are kept', async () => {
     let calls = 0
     const source = make({
