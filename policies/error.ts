@@ -1,4 +1,4 @@
-/** The one error class of the package. A denial is never an error; this is for faults. */
+/** The one error class of the package, here because everything may import this folder. A denial is never an error; this is for faults. */
 
 /** Every code that a {@link SallyportError} may carry; `docs/errors.md` lists them all. */
 export type ErrorCode =

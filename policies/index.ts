@@ -1,4 +1,10 @@
-/** What may go out, and why. Pure: no sockets, files, clock or randomness. */
+/**
+ * What may go out, and why. Pure: no sockets, files, clock or randomness.
+ *
+ * To read it: `decide.ts` is the decision, `layer.ts` what one policy says, `host-table.ts` how its list is asked. What they work on is read by `destination.ts`,
+ * `host.ts` and `address.ts`; which addresses are never dialled is in `special-purpose.ts`, its blocks, and `embedded.ts`. A policy's text becomes a list by
+ * `policy.ts` and `entry.ts`. Nothing of a decision is in `presets/` (lists), `cases.ts` (tests of policies) and `suggestion/` (policies made of a log).
+ */
 export { contains, IpAddress, parseAddress, parseRange, type AddressRange } from './address.ts'
 export {
   decideAddresses,
