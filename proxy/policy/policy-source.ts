@@ -202,6 +202,8 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     policy: PolicySection,
     sets: Readonly<Record<string, readonly string[]>>,
     before: State | undefined,
+    /** What the paths of faults begin with for us, and not for whoever wrote the policy. */
+    ours = '',
   ): State {
     const shared = { onChange: changed, onFault: (which: string, error: unknown) => options.onFault?.(which, error) }
     const operator = compileOperatorPolicies(policy, {
@@ -210,7 +212,9 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       freshness: options.freshness ?? {},
     })
     if (!operator.ok) {
-      const faults = operator.faults.map(({ path, message }) => `${path}: ${message}`)
+      const faults = operator.faults.map(
+        ({ path, message }) => `${path.startsWith(ours) ? path.slice(ours.length) : path}: ${message}`,
+      )
       throw new SallyportError('SALLYPORT_POLICY_INVALID', `the policy can not be used: ${faults.join('; ')}`)
     }
     const tenants = openTenantLayers(policy, operator.value, {
@@ -225,7 +229,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   }
 
   function compiledCell(policy: EgressPolicy): PolicyCell {
-    const cell = compile({ named: { it: policy } }, machineSets, undefined).operator.named.get('it')
+    const cell = compile({ named: { it: policy } }, machineSets, undefined, 'named.it.').operator.named.get('it')
     if (cell === undefined) throw new TypeError('no policy came of its definition')
     return cell
   }

@@ -119,6 +119,13 @@ describe('layers', () => {
     }
     expect(() => make({ policy })).toThrow(/^the policy can not be used: sets\.corp\[0\]: [^;]*$/)
   })
+
+  test('a faulty policy of a program is told in its own words', () => {
+    const source = make({ policy: {} })
+    expect(() => source.define('mine', { kind: 'static', allowedHosts: ['*'] })).toThrow(
+      /^the policy can not be used: allowedHosts\[0\]: `\*` is refused/,
+    )
+  })
 })
 
 describe('a new section', () => {
