@@ -18,11 +18,11 @@ export interface Teller {
 /** Lines about one destination and reason, before only the summary counts on: a client that tries again and again must not drown the command's own words. */
 const MAX_LINES = 5
 
-/** `write` prints one line. Nothing is printed but the JSON with `json`, nothing at all with `quiet`. */
+/** `write` prints one line. Nothing is printed but the JSON with `json`, nothing at all with `quiet`; `expectsSome`: that nothing asked to go out is worth a line. */
 export function createTeller(
   write: (line: string) => void,
   network: NetworkRules,
-  style: { readonly json: boolean; readonly quiet: boolean },
+  style: { readonly json: boolean; readonly quiet: boolean; readonly expectsSome?: boolean },
 ): Teller {
   const tally = createTally(network)
   return {
@@ -43,11 +43,17 @@ export function createTeller(
         write(
           JSON.stringify({ event: 'summary', ...ending, connections, uncounted: tally.uncounted(), allow: suggested }),
         )
-      } else if (!style.quiet) for (const line of summaryLines(outcomes, tally.uncounted())) write(`sallyport: ${line}`)
+      } else if (!style.quiet) {
+        const lines = summaryLines(outcomes, tally.uncounted())
+        for (const line of lines.length > 0 || style.expectsSome !== true ? lines : [NONE_ASKED])
+          write(`sallyport: ${line}`)
+      }
     },
   }
 }
 
+const NONE_ASKED =
+  'connections: none came to the gateway; a program that ignores the proxy variables reaches nothing, and no policy helps'
 const AND_SO_ON = ' (more of these are only counted)'
 const VERBS = { allowed: 'let out', refused: 'refused', reported: 'would be refused', failed: 'not reached' } as const
 

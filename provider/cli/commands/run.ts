@@ -64,6 +64,7 @@ async function run(terminal: Terminal, options: RunOptions, command: readonly st
     const teller = createTeller((line) => terminal.err(line), network, {
       json: options.json === true,
       quiet: options.quiet === true,
+      expectsSome: request.reportOnly || request.policy.kind !== 'deny-all',
     })
     const look = async (): Promise<void> => teller.tell(await decisions.read())
     const looking = setInterval(() => void look().catch(() => undefined), LOOK_MS)

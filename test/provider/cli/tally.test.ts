@@ -88,3 +88,24 @@ test('nothing is said of a run without connections, and nothing at all when quie
   quiet.summary({ exitCode: 0, timedOut: false })
   expect(said).toEqual([])
 })
+
+test('where something was allowed and nothing asked for it, one line says so', () => {
+  const told = (style: { readonly json?: boolean; readonly quiet?: boolean }, lines: readonly DecisionLine[]) => {
+    const said: string[] = []
+    const teller = createTeller((text) => said.push(text), network, {
+      json: false,
+      quiet: false,
+      expectsSome: true,
+      ...style,
+    })
+    teller.tell(lines)
+    teller.summary({ exitCode: 0, timedOut: false })
+    return said
+  }
+  expect(told({}, [])).toEqual([
+    expect.stringMatching(/^sallyport: connections: none came to the gateway; .*proxy variables/),
+  ])
+  expect(told({ quiet: true }, [])).toEqual([])
+  expect(told({ json: true }, [])).toEqual([expect.stringMatching(/^\{"event":"summary"/)])
+  expect(told({}, [line({})]).join()).not.toContain('none came')
+})
