@@ -29,8 +29,15 @@ export interface BenchGateway {
   stop(): Promise<void>
 }
 
-/** `core` is the one that the gateway may use. The caller removes `folder`. `BENCH_PROFILE` names a folder for a profile of it. */
-export async function startBenchGateway(core: number, document: ConfigInput): Promise<BenchGateway> {
+/**
+ * `core` is the one that the gateway may use; `program` runs it, and is told its configuration file and then `args`. The caller removes `folder`.
+ * `BENCH_PROFILE` names a folder for a profile of it.
+ */
+export async function startBenchGateway(
+  core: number,
+  document: ConfigInput,
+  { program = 'bench/gateway.ts', args = [] }: { readonly program?: string; readonly args?: readonly string[] } = {},
+): Promise<BenchGateway> {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-bench-'))
   const { privateKey, publicKey } = crypto.generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const jwk = { ...publicKey.export({ format: 'jwk' }), kid: 'bench', alg: 'ES256', use: 'sig' }
@@ -42,8 +49,8 @@ export async function startBenchGateway(core: number, document: ConfigInput): Pr
     stringify({
       log: { level: 'warn' },
       state: './state',
-      issuers: [{ issuer: ISSUER, algorithms: ['ES256'], jwks: './jwks.json' }],
       ...document,
+      issuers: [{ issuer: ISSUER, algorithms: ['ES256'], jwks: './jwks.json' }, ...(document.issuers ?? [])],
       listen: { proxy: `127.0.0.1:${port}`, admin: `unix:${socket}` },
     }),
   )
@@ -57,8 +64,9 @@ export async function startBenchGateway(core: number, document: ConfigInput): Pr
       command,
       process.execPath,
       ...profile,
-      path.join(ROOT, 'bench/gateway.ts'),
+      path.join(ROOT, program),
       path.join(folder, 'sallyport.yaml'),
+      ...args,
     ],
     { stdio: ['ignore', 'inherit', 'inherit'] },
   )
@@ -117,7 +125,8 @@ export async function runBeside(core: number, main: () => Promise<void>): Promis
 }
 
 async function call(socketPath: string, method: string, route: string, body?: object): Promise<unknown> {
-  const request = http.request({ socketPath, method, path: route, headers: { 'content-type': 'application/json' } })
+  const headers = body === undefined ? {} : { 'content-type': 'application/json' }
+  const request = http.request({ socketPath, method, path: route, headers })
   request.end(body === undefined ? undefined : JSON.stringify(body))
   const [response] = (await once(request, 'response')) as [http.IncomingMessage]
   const text = (await response.setEncoding('utf8').toArray()).join('')

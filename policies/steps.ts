@@ -4,7 +4,7 @@
 export type Steps<T> = Generator<undefined, T, undefined>
 
 /** Does all of it at once. */
-export function finish<T>(steps: Steps<T>): T {
+export function finish<T>(steps: Generator<unknown, T, undefined>): T {
   for (;;) {
     const step = steps.next()
     if (step.done === true) return step.value

@@ -8,6 +8,7 @@ import { removeStale } from '../relay/listen-unix.ts'
 import type { TlsMaterial } from '../relay/listen.ts'
 import { type Access, requireScope } from './access.ts'
 import { AdminError, adviceOf, statusOf } from './admin-error.ts'
+import { readBodies } from './read-bodies.ts'
 import type { Metrics } from './metrics.ts'
 import { type ConsoleOptions, mountConsole } from './mount-console.ts'
 import { openApiDocument } from './openapi.ts'
@@ -84,6 +85,7 @@ export function createAdminServer(options: AdminOptions): AdminServer {
   const { server } = app
   // Only JSON: what a page in a browser may send without asking is refused.
   app.removeContentTypeParser('text/plain')
+  readBodies(app)
   app.addHook('onSend', (_request, reply, _payload, done) => {
     reply.header('cache-control', 'no-store').header('x-content-type-options', 'nosniff')
     done()

@@ -1,6 +1,8 @@
 /** Asks the operator's service for a tenant's policy. Reads nothing of the answer but its status, its `ETag` and its JSON. */
 import { SallyportError } from '../../policies/index.ts'
 import { readBearerFile } from '../bearer-file.ts'
+import { largeDocuments } from '../documents/large-documents.ts'
+import { DocumentFault } from '../documents/parse-document.ts'
 
 /**
  * Gives a tenant's policy as data, or `undefined` for a tenant that the service does not know. Rejects when it is out of reach. `memory` is that of the tenant,
@@ -51,7 +53,7 @@ export function httpTenantResolver({ url, tokenFile, timeoutSeconds = 5 }: Tenan
       },
     })
     if (response.status === 200) {
-      const data = parse(await readText(response))
+      const data = await parse(await readBytes(response))
       const etag = response.headers.get('etag') ?? ''
       const isKept = ETAG.test(etag) && data !== undefined
       memory.etag = isKept ? etag : undefined
@@ -77,11 +79,11 @@ async function readToken(file: string): Promise<string> {
 }
 
 /** An answer holds a policy, and of what is none nothing is repeated. */
-function parse(text: string): unknown {
+async function parse(bytes: Uint8Array): Promise<unknown> {
   try {
-    return JSON.parse(text) as unknown
-  } catch {
-    throw unusable('answered with something that is not JSON')
+    return await largeDocuments.read('json', bytes)
+  } catch (error) {
+    throw unusable(`answered with something that ${error instanceof DocumentFault ? error.message : 'is not read'}`)
   }
 }
 
@@ -90,7 +92,7 @@ function unusable(what: string): SallyportError {
 }
 
 /** Counted after decompression. */
-async function readText(response: Response): Promise<string> {
+async function readBytes(response: Response): Promise<Uint8Array> {
   const chunks: Uint8Array[] = []
   let total = 0
   for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
@@ -98,5 +100,5 @@ async function readText(response: Response): Promise<string> {
     if (total > MAX_ANSWER_BYTES) throw unusable(`answered with more than ${MAX_ANSWER_BYTES} bytes`)
     chunks.push(chunk)
   }
-  return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks))
+  return Buffer.concat(chunks)
 }

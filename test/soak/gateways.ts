@@ -49,6 +49,8 @@ export function soakGateway(folder: string, name: string, document: ConfigInput,
   }
   write(document)
   let child: ChildProcess | undefined
+  // However the soak ends.
+  process.once('exit', () => child?.kill('SIGKILL'))
   let errors = ''
   let printed = ''
   const ended = async () => {

@@ -2,10 +2,11 @@
 import { z } from 'zod'
 import { layerPolicySchema } from '../../../policies/index.ts'
 import type { CheckedTenantLayer, TenantInForce } from '../../policy/kept-tenants.ts'
-import { differenceForAudit, policyDifference } from '../../policy/policy-difference.ts'
+import { differenceForAudit, policyDifferenceSteps } from '../../policy/policy-difference.ts'
 import type { Caller } from '../access.ts'
 import { AdminError } from '../admin-error.ts'
 import { type Control, recordAlso, recordFirst } from '../control.ts'
+import { inSlices } from '../../in-slices.ts'
 import { tunnelLost } from '../open-tunnels.ts'
 import { type AdminRoute, defineRoute } from '../route.ts'
 import { endedWorkers, nextCursor, page, pageOf, tenantName } from '../schemas.ts'
@@ -90,7 +91,7 @@ export function policyRoutes(control: Control): readonly AdminRoute[] {
         'not_found',
         'this API keeps no policy of the tenant; one of the configuration is changed there',
       )
-    const described = policyDifference(before?.layer, next?.layer)
+    const described = await inSlices(policyDifferenceSteps(before?.layer, next?.layer))
     const action = next === undefined ? 'policy_deleted' : 'policy_put'
     await recordFirst(control, caller, {
       action,
@@ -117,7 +118,7 @@ export function policyRoutes(control: Control): readonly AdminRoute[] {
     return {
       tenant,
       version: after?.version ?? null,
-      difference: policyDifference(before?.layer, after?.layer) as Mutable,
+      difference: (await inSlices(policyDifferenceSteps(before?.layer, after?.layer))) as Mutable,
       cut: lost.count,
       ...(ended > 0 && { endedWorkers: ended }),
     }
@@ -207,7 +208,7 @@ export function policyRoutes(control: Control): readonly AdminRoute[] {
           tenant,
           replaces: before?.version ?? null,
           version: next.version,
-          difference: policyDifference(before?.layer, next.layer) as Mutable,
+          difference: (await inSlices(policyDifferenceSteps(before?.layer, next.layer))) as Mutable,
           cut: { count: lost.count, tunnels: [...lost.tunnels] },
         }
       },

@@ -17,7 +17,7 @@ export function policyFile(path: string, layers: FileLayers): PolicyPlace {
       const stamp = fileStamp(real)
       if (!settling.isDue(path, stamp, isFirst)) return
       try {
-        const read = readPolicyFile(path, { maxBytes: MAX_ALL_BYTES })
+        const read = yield* readPolicyFile(path, { maxBytes: MAX_ALL_BYTES, isFirst })
         if (read.stamp !== stamp) return
         yield* takeAll(entriesOf(read.value))
         layers.mend(path)

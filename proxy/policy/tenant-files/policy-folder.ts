@@ -9,7 +9,8 @@ import type { FileLayers } from './file-layers.ts'
 import { readFileName, type NamedFile } from './file-name.ts'
 import { fileStamp, readPolicyFile, trustedPlace, unusable } from './read-policy-file.ts'
 import { Settling } from './settling.ts'
-import { SallyportError, type Steps } from '../../../policies/index.ts'
+import { SallyportError } from '../../../policies/index.ts'
+import type { Waits } from '../../in-slices.ts'
 
 /** As many tenants as the control API keeps. */
 const MAX_TENANTS = 10_000
@@ -29,7 +30,7 @@ export interface PolicyPlace {
    * Looks, and takes what changed. `isFirst`: takes everything as it is.
    * @throws SallyportError when it is out of reach
    */
-  readonly look: (isFirst: boolean) => Steps<void>
+  readonly look: (isFirst: boolean) => Waits<void>
   readonly close: () => void
 }
 
@@ -158,7 +159,7 @@ export function policyFolder(path: string, layers: FileLayers, clock: Clock): Po
     return some
   }
 
-  function* takeChanged(real: string, tenants: readonly string[], isFirst: boolean): Steps<void> {
+  function* takeChanged(real: string, tenants: readonly string[], isFirst: boolean): Waits<void> {
     const untilMs = performance.now() + BUSY_MS
     for (const tenant of tenants) {
       const names = files.get(tenant)
@@ -166,16 +167,16 @@ export function policyFolder(path: string, layers: FileLayers, clock: Clock): Po
       const stamp = names.length === 1 ? fileStamp(join(real, names[0] ?? '')) : names.join(' ')
       if (!settling.isDue(tenant, stamp, isFirst)) continue
       if (!isFirst && performance.now() > untilMs) continue
-      yield* take(real, tenant, names, stamp)
+      yield* take(real, tenant, names, stamp, isFirst)
       yield
     }
   }
 
-  function* take(real: string, tenant: string, names: readonly string[], stamp: string): Steps<void> {
+  function* take(real: string, tenant: string, names: readonly string[], stamp: string, isFirst: boolean): Waits<void> {
     const shown = join(path, names[0] ?? '')
     try {
       if (names.length > 1) throw unusable(shown, `is not the only one that stands for the tenant: ${names.join(', ')}`)
-      const read = readPolicyFile(join(real, names[0] ?? ''), { folder: real })
+      const read = yield* readPolicyFile(join(real, names[0] ?? ''), { folder: real, isFirst })
       // Something else is there since: the next looks will see.
       if (read.stamp !== stamp) return
       yield* layers.put(tenant, shown, read.value)

@@ -11,8 +11,10 @@ import {
   type BigIntStats,
 } from 'node:fs'
 import { dirname, sep } from 'node:path'
-import { isScalar, parseDocument, visit } from 'yaml'
 import { SallyportError } from '../../../policies/index.ts'
+import { isLarge, largeDocuments } from '../../documents/large-documents.ts'
+import { DocumentFault, parseDocument } from '../../documents/parse-document.ts'
+import type { Waits } from '../../in-slices.ts'
 import { whyUnreadable } from '../../unreadable.ts'
 
 /** A list of a policy has 100,000 entries at most, of 40 bytes or so. */
@@ -49,27 +51,42 @@ export function trustedPlace(path: string): { readonly path: string; readonly st
   }
 }
 
+/** Where and how a file is read. */
+export interface PolicyFileOptions {
+  /** What its real path must be in. */
+  readonly folder?: string
+  readonly maxBytes?: typeof MAX_ALL_BYTES
+  /** Waits for nothing: before anybody is served. */
+  readonly isFirst: boolean
+}
+
 /**
- * The value in a file: JSON where its name says so, else YAML. `folder`, where there is one, is what its real path must be in.
+ * The value in a file: JSON where its name says so, else YAML. A large one is read beside everything else, unless it is the first time.
  * @throws SallyportError `SALLYPORT_POLICY_INVALID` with one line; it holds nothing of the file
  */
-export function readPolicyFile(
+export function* readPolicyFile(
   path: string,
-  {
-    folder,
-    maxBytes = { json: MAX_JSON_BYTES, yaml: MAX_YAML_BYTES },
-  }: { readonly folder?: string; readonly maxBytes?: typeof MAX_ALL_BYTES } = {},
-): {
-  readonly value: unknown
-  readonly stamp: string
-} {
+  { folder, maxBytes = { json: MAX_JSON_BYTES, yaml: MAX_YAML_BYTES }, isFirst }: PolicyFileOptions,
+): Waits<{ readonly value: unknown; readonly stamp: string }> {
   const { path: real, stats } = trustedPlace(path)
   if (folder !== undefined && !real.startsWith(folder + sep)) throw unusable(path, 'leads out of its folder')
   if (folder !== undefined && dirname(real) !== folder) trustedPlace(dirname(real))
   if (!stats.isFile()) throw unusable(path, 'is not a file')
   const isJson = path.endsWith('.json')
-  const { text, stamp } = readBounded(path, real, isJson ? maxBytes.json : maxBytes.yaml, isJson ? '' : `; as JSON (\`.json\`) it may have ${maxBytes.json}`) // prettier-ignore
-  return { value: parseText(path, text), stamp }
+  const { bytes, stamp } = readBounded(path, real, isJson ? maxBytes.json : maxBytes.yaml, isJson ? '' : `; as JSON (\`.json\`) it may have ${maxBytes.json}`) // prettier-ignore
+  const kind = isJson ? 'json' : 'yaml'
+  try {
+    if (isFirst || !isLarge(kind, bytes)) return { value: parseDocument(kind, bytes), stamp }
+    let outcome: { readonly value: unknown } | { readonly fault: Error } | undefined
+    yield largeDocuments.read(kind, bytes).then(
+      (value) => void (outcome = { value }),
+      (fault: unknown) => void (outcome = { fault: fault instanceof Error ? fault : new DocumentFault('ended') }),
+    )
+    if (outcome === undefined || 'fault' in outcome) throw outcome?.fault ?? new DocumentFault('ended')
+    return { value: outcome.value, stamp }
+  } catch (error) {
+    throw error instanceof DocumentFault ? unusable(path, error.message) : error
+  }
 }
 
 /** The message for a file or folder of policies. */
@@ -82,7 +99,7 @@ function readBounded(
   real: string,
   maxBytes: number,
   advice: string,
-): { readonly text: string; readonly stamp: string } {
+): { readonly bytes: Uint8Array; readonly stamp: string } {
   let fd: number | undefined
   try {
     // What is put in its place meanwhile is not followed, and not waited for.
@@ -96,59 +113,13 @@ function readBounded(
       count = readSync(fd, buffer, length, buffer.length - length, length)
     if (length !== Number(stats.size) || stampOf(fstatSync(fd, { bigint: true })) !== stampOf(stats))
       throw unusable(path, 'is being written')
-    return { text: new TextDecoder('utf-8', { fatal: true }).decode(buffer.subarray(0, length)), stamp: stampOf(stats) }
+    return { bytes: buffer.subarray(0, length), stamp: stampOf(stats) }
   } catch (error) {
     if (error instanceof SallyportError) throw error
-    throw unusable(path, error instanceof TypeError ? 'is not UTF-8' : `can't be read (${whyUnreadable(error)})`)
+    throw unusable(path, `can't be read (${whyUnreadable(error)})`)
   } finally {
     if (fd !== undefined) closeSync(fd)
   }
-}
-
-function parseText(path: string, text: string): unknown {
-  if (path.endsWith('.json')) {
-    try {
-      return JSON.parse(text) as unknown
-    } catch {
-      throw unusable(path, 'is not JSON')
-    }
-  }
-  try {
-    return parseYaml(path, text)
-  } catch (error) {
-    if (error instanceof SallyportError) throw error
-    throw notYaml(path, error instanceof ReferenceError && error.message.startsWith('Unresolved alias'))
-  }
-}
-
-/** Each is looked for in the whole file. */
-const MAX_ALIASES = 200
-
-/** The parser's own look for keys that stand twice compares each with all before it: minutes, for a file that is full of them. */
-function parseYaml(path: string, text: string): unknown {
-  const document = parseDocument(text, { uniqueKeys: false, logLevel: 'error', prettyErrors: false })
-  const [fault] = document.errors
-  if (fault !== undefined) throw notYaml(path, fault.code === 'BAD_ALIAS')
-  let aliases = 0
-  visit(document, {
-    Alias: () => {
-      if (++aliases > MAX_ALIASES) throw unusable(path, `holds more than ${MAX_ALIASES} aliases`)
-    },
-    Map: (_key, { items }) => {
-      const names = new Set<string>()
-      for (const { key } of items) {
-        if (!isScalar(key)) throw notYaml(path, false)
-        const name = String(key.value)
-        if (names.has(name)) throw notYaml(path, false)
-        names.add(name)
-      }
-    },
-  })
-  return document.toJS({ maxAliasCount: 100 }) as unknown
-}
-
-function notYaml(path: string, isStar: boolean): SallyportError {
-  return unusable(path, `is not YAML${isStar ? ': a text that begins with a star stands in quotes' : ''}`)
 }
 
 /** As for the state folder, but root may own it too, and where nothing can be written (a ConfigMap) the mode means nothing. */
