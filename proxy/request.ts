@@ -17,6 +17,8 @@ export interface ClientInfo {
   readonly certificateThumbprint?: string
   /** The identity that a bound listener carries; then credentials are neither needed nor read. */
   readonly bound?: Identity
+  /** No client: somebody asks the control API what such a one would be told. What that costs is not charged to the address. */
+  readonly isAskedAbout?: true
 }
 
 /** What the client presented. `malformed` holds what can be said without repeating it. */

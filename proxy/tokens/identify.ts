@@ -160,7 +160,7 @@ export function createIdentifier(options: IdentifierOptions): Identifier {
     const trust = { issuers: registry.issuers, sets }
     const verdict = typeof sent === 'string' ? await verifyToken<NotIdentified>(sent, trust, takeTurn) : sent
     if (!('costUs' in verdict || 'source' in verdict)) return verdict
-    if (!verdict.ok) budget.charge(client.address, verdict.costUs + token.length * FAILURE_COST_US.perByte)
+    if (!verdict.ok) budget.charge(payerOf(client), verdict.costUs + token.length * FAILURE_COST_US.perByte)
     if (asked !== generation) return verdict
     if (verdict.ok) {
       const { claim } = verdict.identity
@@ -194,7 +194,7 @@ export function createIdentifier(options: IdentifierOptions): Identifier {
   }
 
   function refuseUnread(client: ClientInfo): NotIdentified | undefined {
-    const spent = budget.exhausted(client.address)
+    const spent = budget.exhausted(payerOf(client))
     return spent && { ok: false, detail: 'too many bad credentials; these were not read', ...spent }
   }
 
@@ -230,6 +230,11 @@ export function createIdentifier(options: IdentifierOptions): Identifier {
     isReady: () => [...registry.issuers.values()].every((issuer) => issuer.keys.size() > 0),
     close: () => closeIssuers(registry),
   }
+}
+
+/** Whose budget bad tokens are charged to: those who ask about clients have one together, which is no client's. */
+function payerOf({ isAskedAbout, address }: ClientInfo): string {
+  return isAskedAbout ? 'asked about' : address
 }
 
 /** Refused tokens that are remembered, so that a client that retries the same one costs next to nothing. */

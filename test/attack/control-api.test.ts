@@ -375,6 +375,38 @@ describe('a scope', () => {
     }
   })
 
+  test('to read shuts nobody out: asking about bad tokens costs the addresses that are named nothing', async () => {
+    // Budgets that are spent stay spent, however slow this is.
+    const clock = { wallMs: () => Date.now(), monotonicMs: () => 0 }
+    const fresh = await startControl({ admin: { requestsPerSecond: 1_000 } }, { clock })
+    const before = control
+    control = fresh
+    try {
+      const token = await fresh.adminToken(['read'])
+      const { privateKey } = crypto.generateKeyPairSync('ec', { namedCurve: 'P-256' })
+      const claims = { iss: OWN_ISSUER, aud: 'sallyport' }
+      const bad = await Promise.all(
+        Array.from({ length: 300 }, (_, index) =>
+          signed({ ...claims, jti: `bad-${index}` }, { typ: 'egress+jwt' }, privateKey),
+        ),
+      )
+      const client = { address: '127.0.0.1' }
+      const reasonOf = async (one: string, index: number): Promise<unknown> => {
+        if (index % 2 === 0)
+          return (await fresh.call('POST', '/v1/tokens:inspect', { token: one, client }, { token })).body['reason']
+        const asked = { token: one, client, host: 'x.example', port: 443 }
+        const { decision } = (await fresh.call('POST', '/v1/explain', asked, { token })).body
+        return (decision as Record<string, unknown>)['reason']
+      }
+      const reasons = await Promise.all(bad.map(reasonOf))
+      expect(new Set(reasons)).toEqual(new Set(['token_signature_invalid', 'rate_limit']))
+      expect(await connectAs(await fresh.gateway.token({ egress: { kind: 'deny-all' } }))).toContain('host_not_allowed')
+    } finally {
+      control = before
+      await fresh.gateway.close()
+    }
+  })
+
   test('does not grow by who it was minted for: the name of a holder is a name', async () => {
     const fresh = await startControl()
     try {

@@ -95,6 +95,7 @@ export function explainRoutes(control: Control): readonly AdminRoute[] {
             : await gate.identify(readProxyAuthorization(`Bearer ${asked.token}`), {
                 address: asked.client.address ?? '127.0.0.1',
                 port: 0,
+                isAskedAbout: true,
                 ...(asked.client.certificate !== undefined && { certificateThumbprint: asked.client.certificate }),
               })
         if (!who.ok) {

@@ -117,6 +117,7 @@ export function tokenRoutes(control: Control): readonly AdminRoute[] {
         const verdict = await control.gate.identify(credentials, {
           address: client.address ?? '127.0.0.1',
           port: 0,
+          isAskedAbout: true,
           ...(client.certificate !== undefined && { certificateThumbprint: client.certificate }),
         })
         const opened = isHandle(token) ? await control.state.handles.open(token) : token
