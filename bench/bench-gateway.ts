@@ -136,7 +136,7 @@ async function call(socketPath: string, method: string, route: string, body?: ob
 }
 
 async function reachable(port: number): Promise<void> {
-  for (let tries = 0; tries < 200; tries += 1) {
+  for (let tries = 0; tries < 1200; tries += 1) {
     const socket = net.connect(port, '127.0.0.1')
     const isOpen = await new Promise((resolve) => {
       socket.once('connect', () => resolve(true)).once('error', () => resolve(false))

@@ -1,5 +1,5 @@
 /**
- * `npm run bench -- [--rounds 3] [--modes 'rate down up idle mixed'] [--tokens 500] [--entries 20] [--peers 'relay squid tinyproxy …'] [--json FILE] [--check]`
+ * `npm run bench -- [--rounds 3] [--modes 'rate lat down up idle mixed'] [--tokens 500] [--entries 20] [--peers 'relay squid tinyproxy …'] [--json FILE] [--check]`
  * Compares the gateway with its peers in one interleaved run on one core, and prints medians and ratios to squid, by round. `BENCH_KIT` names the folder of
  * the load generator (default `../shared/bench`); it needs gcc, jq, taskset and squid. `--peers all` takes all that `peers.ts` knows and this machine has. `--check` ends with 1 when CPU for each tunnel or GiB is more than
  * a tenth above the ratio that `bench/kept-ratios.json` holds.
@@ -17,7 +17,7 @@ const PORT = 3139
 const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '3' },
-    modes: { type: 'string', default: 'rate down up idle mixed' },
+    modes: { type: 'string', default: 'rate lat down up idle mixed' },
     tokens: { type: 'string', default: '500' },
     entries: { type: 'string', default: '20' },
     peers: { type: 'string', default: 'relay squid' },
@@ -91,13 +91,13 @@ function measured(rows: readonly Row[]): readonly Figure[] {
   const names = [...new Set(rows.map((row) => String(row['label'])))].filter(
     (name) => name !== 'bulk' && name !== 'mixed',
   )
-  const figure = (key: string, mode: string, field: string, title: string, nth: number): Figure => {
+  const figure = (key: string, mode: string, field: string, title: string, nth: number, quantile = 'p50'): Figure => {
     const valuesOf = (name: string): readonly number[] =>
       [...new Set(rows.map((row) => row['round']))]
         .map((round) =>
           rows.filter((row) => row['m'] === mode && row['label'] === name && row['round'] === round).at(nth),
         )
-        .flatMap((row) => (row === undefined ? [] : [valueOf(row, field)]))
+        .flatMap((row) => (row === undefined ? [] : [valueOf(row, field, quantile)]))
     const all = Object.fromEntries(names.map((name) => [name, valuesOf(name)]))
     const squid = all['squid'] ?? []
     const ratios = names.map((name) => [name, (all[name] ?? []).map((value, round) => value / (squid[round] ?? NaN))])
@@ -112,13 +112,17 @@ function measured(rows: readonly Row[]): readonly Figure[] {
     figure('rtt', 'rtt', 'cpu_us_per_msg', 'CPU µs a message', 0),
     figure('idle', 'idle', 'rss_bytes_per_tunnel', 'bytes an idle tunnel', 0),
     figure('mixed', 'mixed', 'connect_us', 'µs to CONNECT beside bulk, median', 0),
+    figure('mixedP99', 'mixed', 'connect_us', 'µs to CONNECT beside bulk, p99', 0, 'p99'),
+    figure('mixedBulk', 'bulk', 'cpu_ms_per_gib', 'CPU ms a GiB of that bulk, the CONNECTs included', 0),
+    figure('latency', 'lat', 'connect_us', 'µs to CONNECT at 1,000 a second, median', 0),
+    figure('latencyP99', 'lat', 'connect_us', 'µs to CONNECT at 1,000 a second, p99', 0, 'p99'),
   ].filter(({ values }) => Object.values(values).some((list) => list.length > 0))
 }
 
 /** A latency is an object of quantiles. */
-function valueOf(row: Row, field: string): number {
+function valueOf(row: Row, field: string, quantile: string): number {
   const value: unknown = row[field]
-  return Number(typeof value === 'object' && value !== null ? (value as Record<string, unknown>)['p50'] : value)
+  return Number(typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[quantile] : value)
 }
 
 function print(figures: readonly Figure[]): void {

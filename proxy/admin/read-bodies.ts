@@ -10,12 +10,16 @@ export function readBodies(app: FastifyInstance): void {
   app.removeContentTypeParser('application/json')
   app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, (request, body, done) => {
     if (!isLarge('json', body)) {
-      small(request, body.toString(), done)
+      void small(request, body.toString(), done)
       return
     }
     void largeDocuments.read('json', body).then(
-      (value) => done(null, value),
-      (fault: unknown) => done(adminErrorOf(fault)),
+      (value) => {
+        done(null, value)
+      },
+      (fault: unknown) => {
+        done(adminErrorOf(fault))
+      },
     )
   })
 }
