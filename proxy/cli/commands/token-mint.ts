@@ -116,6 +116,8 @@ async function mint(terminal: Terminal, options: MintOptions): Promise<ExitCode>
       }),
     )
   } else terminal.out(handle === undefined ? minted.token : `${minted.token}\n${handle}`)
+  if (egress === undefined || (egress.kind === 'static' && egress.allowedHosts.length === 0))
+    terminal.err('note: this token allows nothing; `--allow`, `--allow-all` or `--policy` say what it may reach')
   return EXIT.done
 }
 

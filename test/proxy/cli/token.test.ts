@@ -104,8 +104,12 @@ describe('token mint', () => {
     expect(verification).toMatchObject({ result: 'refused', reason: 'token_binding_mismatch' })
   })
 
-  test('without any entry it asks for nothing', async () => {
-    expect((await inspect((await sallyport('token', 'mint')).stdout)).claims).not.toHaveProperty('egress')
+  test('without any entry it asks for nothing, and says so', async () => {
+    const { stdout, stderr } = await sallyport('token', 'mint')
+    expect((await inspect(stdout)).claims).not.toHaveProperty('egress')
+    expect(stderr).toMatch(/^note: this token allows nothing/)
+    expect((await sallyport('token', 'mint', '--deny', 'x.example.com')).stderr).toMatch(/allows nothing/)
+    expect((await sallyport('token', 'mint', '--allow', 'x.example.com')).stderr).toBe('')
   })
 
   test('a shared secret signs too', async () => {
