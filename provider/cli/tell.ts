@@ -18,7 +18,7 @@ export interface Teller {
 /** Lines about one destination and reason, before only the summary counts on: a client that tries again and again must not drown the command's own words. */
 const MAX_LINES = 5
 
-/** `write` prints one line. Nothing is printed but the JSON with `json`, nothing at all with `quiet`; `expectsSome`: that nothing asked to go out is worth a line. */
+/** `write` prints one line. Nothing is printed but the JSON with `json`, nothing at all with `quiet`; `expectsSome`: that nothing asked to go out is worth a line when the command fails. */
 export function createTeller(
   write: (line: string) => void,
   network: NetworkRules,
@@ -45,8 +45,8 @@ export function createTeller(
         )
       } else if (!style.quiet) {
         const lines = summaryLines(outcomes, tally.uncounted())
-        for (const line of lines.length > 0 || style.expectsSome !== true ? lines : [NONE_ASKED])
-          write(`sallyport: ${line}`)
+        const isWondering = style.expectsSome === true && !WITHOUT_WONDER.includes(ending.exitCode)
+        for (const line of lines.length > 0 || !isWondering ? lines : [NONE_ASKED]) write(`sallyport: ${line}`)
       }
     },
   }
@@ -54,6 +54,8 @@ export function createTeller(
 
 const NONE_ASKED =
   'connections: none came to the gateway; a program that ignores the proxy variables reaches nothing, and no policy helps'
+/** All went well, or it never ran: a shell's codes for what may not be executed and what is not there. */
+const WITHOUT_WONDER: readonly number[] = [0, 126, 127]
 const AND_SO_ON = ' (more of these are only counted)'
 const VERBS = { allowed: 'let out', refused: 'refused', reported: 'would be refused', failed: 'not reached' } as const
 

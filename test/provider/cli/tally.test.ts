@@ -89,8 +89,12 @@ test('nothing is said of a run without connections, and nothing at all when quie
   expect(said).toEqual([])
 })
 
-test('where something was allowed and nothing asked for it, one line says so', () => {
-  const told = (style: { readonly json?: boolean; readonly quiet?: boolean }, lines: readonly DecisionLine[]) => {
+test('where something was allowed, nothing asked for it and it went wrong, one line says so', () => {
+  const told = (
+    style: { readonly json?: boolean; readonly quiet?: boolean },
+    lines: readonly DecisionLine[],
+    exitCode = 1,
+  ) => {
     const said: string[] = []
     const teller = createTeller((text) => said.push(text), network, {
       json: false,
@@ -99,12 +103,13 @@ test('where something was allowed and nothing asked for it, one line says so', (
       ...style,
     })
     teller.tell(lines)
-    teller.summary({ exitCode: 0, timedOut: false })
+    teller.summary({ exitCode, timedOut: false })
     return said
   }
   expect(told({}, [])).toEqual([
     expect.stringMatching(/^sallyport: connections: none came to the gateway; .*proxy variables/),
   ])
+  expect([0, 126, 127].flatMap((exitCode) => told({}, [], exitCode))).toEqual([])
   expect(told({ quiet: true }, [])).toEqual([])
   expect(told({ json: true }, [])).toEqual([expect.stringMatching(/^\{"event":"summary"/)])
   expect(told({}, [line({})]).join()).not.toContain('none came')
