@@ -68,7 +68,9 @@ export function openTenantLayers(
   operator: OperatorPolicies,
   options: TenantLayersOptions,
 ): TenantLayers {
-  const { clock, onChange, onFault } = options
+  // None of the functions below may name `options`: those of before, and theirs, would live as long as they do.
+  const { clock, onChange, onFault, onFileChange, before } = options
+  let lastGood = before?.fileLayer
   const written = operator.tenants
   const settings = section.tenantResolver
   const ask = options.resolver ?? (settings && httpTenantResolver(settings))
@@ -79,11 +81,11 @@ export function openTenantLayers(
   let isHandedOver = false
   const files =
     section.tenantFiles &&
-    (options.before?.handOver(means) ??
+    (before?.handOver(means) ??
       openTenantFiles(section.tenantFiles, {
         clock,
         check: (policy) => checkTenantLayer(policy, operator),
-        lastGood: options.before?.fileLayer,
+        lastGood: (tenant) => lastGood?.(tenant),
         onFault: ({ path, tenant, message }) =>
           onFault(
             tenant === undefined ? path : `tenant ${tenant}`,
@@ -94,9 +96,11 @@ export function openTenantLayers(
           ),
         onChange: (changes) => {
           onChange()
-          for (const change of changes) options.onFileChange?.(change)
+          for (const change of changes) onFileChange?.(change)
         },
       }))
+  // Asked while the files were read for the first time; the same holds for it.
+  lastGood = undefined
 
   return {
     get: (tenant) => {

@@ -19,7 +19,7 @@ export interface SoakGateway {
   readonly reload: (document: ConfigInput) => void
   /** `kill -9`; resolves when it is gone. */
   readonly kill: () => Promise<void>
-  /** `kill -9` of one of its workers; resolves when there is another in its place. */
+  /** `kill -9` of one of its workers; resolves when another one serves in its place. */
   readonly killWorker: () => Promise<void>
   /** In order; resolves with the exit code. */
   readonly stop: () => Promise<number | null>
@@ -94,10 +94,12 @@ export function soakGateway(folder: string, name: string, document: ConfigInput,
     },
     killWorker: async () => {
       const before = workers()
+      const serving = listeners(port)
       process.kill(Number(before[Math.floor(Math.random() * before.length)]), 'SIGKILL')
       await until('a new worker', () => {
         const now = workers()
-        return (now.length === before.length && now.some((pid) => !before.includes(pid))) || undefined
+        const isAnother = now.length === before.length && now.some((pid) => !before.includes(pid))
+        return (isAnother && listeners(port) >= serving) || undefined
       })
     },
     stop: async () => {
@@ -116,4 +118,10 @@ export function soakGateway(folder: string, name: string, document: ConfigInput,
       }
     },
   }
+}
+
+/** Sockets that listen on a port of this machine: a worker has several. */
+function listeners(port = 0): number {
+  const local = `0100007F:${port.toString(16).toUpperCase().padStart(4, '0')} 00000000:0000 0A`
+  return fs.readFileSync('/proc/net/tcp', 'utf8').split(local).length - 1
 }
