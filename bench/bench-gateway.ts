@@ -126,7 +126,7 @@ export async function runBeside(core: number, main: () => Promise<void>): Promis
 
 async function call(socketPath: string, method: string, route: string, body?: object): Promise<unknown> {
   const headers = body === undefined ? {} : { 'content-type': 'application/json' }
-  const request = http.request({ socketPath, method, path: route, headers })
+  const request = http.request({ socketPath, method, path: route, headers, agent: false })
   request.end(body === undefined ? undefined : JSON.stringify(body))
   const [response] = (await once(request, 'response')) as [http.IncomingMessage]
   const text = (await response.setEncoding('utf8').toArray()).join('')

@@ -359,6 +359,7 @@ async function request(gateway: BenchGateway, method: string, route: string, tex
     socketPath: path.join(gateway.folder, 'admin'),
     method,
     path: route,
+    agent: false,
     headers: { 'content-type': 'application/json' },
   })
   asked.on('error', () => undefined).end(text)

@@ -24,6 +24,7 @@ import { createWayOut } from './egress/way-out.ts'
 import { faultForLog } from './fault-for-log.ts'
 import { createGate } from './gate.ts'
 import { type MachineSets, readMachineSets } from './policy/machine-sets.ts'
+import { inSlices } from './in-slices.ts'
 import { fileChangeForAudit } from './policy/policy-difference.ts'
 import { createPolicySource, type PolicySource } from './policy/policy-source.ts'
 import type { FileChange } from './policy/tenant-files/file-layers.ts'
@@ -308,7 +309,8 @@ async function assemble(
   })
   // All processes of a gateway follow the files, and one of them writes down what changed.
   if (place?.worker === undefined)
-    recordFileChange = (change) => void audit.write({ kind: 'admin', ...fileChangeForAudit(change) })
+    recordFileChange = (change) =>
+      void inSlices(fileChangeForAudit(change)).then((entry) => audit.write({ kind: 'admin', ...entry }))
 
   let draining = false
   /** Connections that are served and decisions that are being written. */

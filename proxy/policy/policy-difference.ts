@@ -1,5 +1,5 @@
 /** What changes when one policy takes the place of another: entries that appear and vanish. Pure. */
-import { finish, type Steps } from '../../policies/index.ts'
+import type { Steps } from '../../policies/index.ts'
 import type { TenantLayer } from './kept-tenants.ts'
 import type { FileChange } from './tenant-files/file-layers.ts'
 
@@ -20,12 +20,7 @@ export interface PolicyDifference {
 /** Entries that are compared in about a quarter of a millisecond. */
 const A_STEP = 1000
 
-/** Compares. */
-export function policyDifference(from: TenantLayer | undefined, to: TenantLayer | undefined): PolicyDifference {
-  return finish(policyDifferenceSteps(from, to))
-}
-
-/** The same in steps: lists may be long. */
+/** Compares, in steps: lists may be long. */
 export function* policyDifferenceSteps(
   from: TenantLayer | undefined,
   to: TenantLayer | undefined,
@@ -56,13 +51,13 @@ export function differenceForAudit({ kind, mode, allowedHosts, deniedHosts }: Po
   }
 }
 
-/** What an audit line says of a tenant whose file made another policy of it. */
-export function fileChangeForAudit({ tenant, before, after, version }: FileChange) {
+/** What an audit line says of a tenant whose file made another policy of it, in steps. */
+export function* fileChangeForAudit({ tenant, before, after, version }: FileChange) {
   return {
     action: after === undefined ? 'policy_file_removed' : 'policy_file',
     tenant,
     policy_version: version,
-    ...differenceForAudit(policyDifference(before, after)),
+    ...differenceForAudit(yield* policyDifferenceSteps(before, after)),
   }
 }
 
