@@ -26,9 +26,17 @@ export function byName({ named }: OperatorPolicies, policy: CompiledPolicy): Com
 export function withSetsOfNow({ context }: OperatorPolicies, claim: CompiledPolicy): CompiledPolicy {
   if (claim.kind !== 'static') return claim
   const { kind, allowedHosts, deniedHosts } = claim
-  if (![...allowedHosts, ...deniedHosts].some((entry) => entry.startsWith('@'))) return claim
+  if (!namesASet(claim)) return claim
   const compiled = compilePolicy({ kind, allowedHosts, deniedHosts }, { ...context, from: 'token' })
   return compiled.ok ? compiled.value : UNAVAILABLE
+}
+
+/** Whether an entry stands for a set, and so for other hosts when that changes. */
+export function namesASet({
+  allowedHosts,
+  deniedHosts = [],
+}: Readonly<{ allowedHosts: readonly string[]; deniedHosts?: readonly string[] | undefined }>): boolean {
+  return [allowedHosts, deniedHosts].some((list) => list.some((entry) => entry.startsWith('@')))
 }
 
 /** What a tenant resolver gave. Rejects for what is no policy. */

@@ -30,7 +30,7 @@ import {
   type PolicyCell,
   type PolicySection,
 } from './operator-policies.ts'
-import { byName, current, UNAVAILABLE, UNKNOWN_TO_RESOLVER, withSetsOfNow } from './policy-now.ts'
+import { byName, current, namesASet, UNAVAILABLE, UNKNOWN_TO_RESOLVER, withSetsOfNow } from './policy-now.ts'
 import type { FileChange } from './tenant-files/file-layers.ts'
 import type { TenantFilesStatus } from './tenant-files/tenant-files.ts'
 import { openTenantLayers, type TenantLayers } from './tenant-layers.ts'
@@ -144,7 +144,10 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       dispose(state)
       machineSets = sets ?? machineSets
       state = next
-      for (const [tenant, { layer }] of kept) kept.set(tenant, { layer, cell: keptCell(tenant, layer) })
+      // Only those that mean something else now: they may be many, and long.
+      for (const [tenant, { layer }] of kept)
+        if (layer.kind === 'named' || (layer.kind === 'static' && namesASet(layer)))
+          kept.set(tenant, { layer, cell: keptCell(tenant, layer) })
       changed()
     },
     keepTenant: (tenant, layer) => {

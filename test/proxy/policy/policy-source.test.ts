@@ -155,6 +155,45 @@ describe('a new section', () => {
     expect(verdict(now(source, identity({})), 'api.example.test')).toBe('allow')
   })
 
+  test('leaves kept policies as they are, but for those that name a set or a policy of the section', () => {
+    const section = (hosts: readonly string[]): PolicySourceOptions['policy'] => ({
+      ceiling: { kind: 'allow-all' },
+      sets: { corp: hosts },
+      named: { narrow: { kind: 'static', allowedHosts: hosts } },
+    })
+    const source = make({ policy: section(['old.example.test']) })
+    source.keepTenant('plain', { kind: 'static', allowedHosts: ['own.example.test'], mode: 'enforce' })
+    source.keepTenant('by-set', { kind: 'static', allowedHosts: ['@corp'], mode: 'enforce' })
+    source.keepTenant('but-set', {
+      kind: 'static',
+      allowedHosts: ['*.example.test'],
+      deniedHosts: ['@corp'],
+      mode: 'enforce',
+    })
+    source.keepTenant('by-name', { kind: 'named', name: 'narrow', mode: 'enforce' })
+    const says = (tenant: string, host: string): string => verdict(now(source, identity({ tenant })), host)
+    const tenantPolicy = (tenant: string) =>
+      now(source, identity({ tenant })).layers.find(({ name }) => name === 'tenant')?.policy
+    const compiled = tenantPolicy('plain')
+
+    source.replace(section(['new.example.test']))
+    expect(tenantPolicy('plain')).toBe(compiled)
+    expect(says('plain', 'own.example.test')).toBe('allow')
+    expect(says('by-set', 'new.example.test')).toBe('allow')
+    expect(says('by-set', 'old.example.test')).toBe('host_not_allowed tenant')
+    expect(says('but-set', 'new.example.test')).toBe('host_denied tenant')
+    expect(says('but-set', 'old.example.test')).toBe('allow')
+    expect(says('by-name', 'old.example.test')).toBe('host_not_allowed tenant')
+
+    source.replace({ ceiling: { kind: 'allow-all' } })
+    expect(says('plain', 'own.example.test')).toBe('allow')
+    for (const tenant of ['by-set', 'but-set', 'by-name'])
+      expect(says(tenant, 'old.example.test')).toMatch(/^policy_unavailable/)
+    source.replace(section(['old.example.test']))
+    expect(says('by-set', 'old.example.test')).toBe('allow')
+    expect(says('but-set', 'old.example.test')).toBe('host_denied tenant')
+  })
+
   test('while a resolver of the old one is waited for, the new one counts', async () => {
     let answer: (list: readonly string[]) => void = () => undefined
     const source = make({
