@@ -62,6 +62,8 @@ const MAX_CONNECTIONS = 1_024
 /** A tenant's name of 100 characters, percent-encoded. */
 const MAX_PARAMETER = 1_200
 
+const ANSWER_HEADERS = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' }
+
 /** Creates the admin listener; it listens nowhere before {@link AdminServer.listen}. */
 export function createAdminServer(options: AdminOptions): AdminServer {
   const { tls } = options
@@ -72,6 +74,9 @@ export function createAdminServer(options: AdminOptions): AdminServer {
     onProtoPoisoning: 'error',
     onConstructorPoisoning: 'error',
     routerOptions: { maxParamLength: MAX_PARAMETER },
+    // A path whose percent-encoding can't be read comes to no route, so to no hook either.
+    frameworkErrors: (_error, _request, reply) =>
+      void refuse(reply.headers(ANSWER_HEADERS), new AdminError('request_malformed', 'the path can not be read')),
     serverFactory: (handler) => {
       const server: http.Server =
         tls === undefined
@@ -87,7 +92,7 @@ export function createAdminServer(options: AdminOptions): AdminServer {
   app.removeContentTypeParser('text/plain')
   readBodies(app)
   app.addHook('onSend', (_request, reply, _payload, done) => {
-    reply.header('cache-control', 'no-store').header('x-content-type-options', 'nosniff')
+    reply.headers(ANSWER_HEADERS)
     done()
   })
   mountOpen(app, options)

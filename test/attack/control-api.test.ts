@@ -71,6 +71,16 @@ describe('no route but health is open', () => {
       }
   })
 
+  test('a path that can not be read comes to none, and what is said of it repeats nothing', async () => {
+    for (const route of ['/v1/policies/%zz-marker', '/%c0%af', '/v1/audit/%']) {
+      const response = await fetch(control.url(route), { headers: { authorization: 'Bearer marker' } })
+      expect([response.status, response.headers.get('cache-control')]).toEqual([400, 'no-store'])
+      const text = await response.text()
+      expect(JSON.parse(text)).toMatchObject({ error: 'request_malformed' })
+      expect(text).not.toContain('marker')
+    }
+  })
+
   test('the files of the console are, and are the same whoever asks: nothing of this gateway is in them', async () => {
     const other = await startControl({ policy: { tenants: { 'marker-tenant': { kind: 'deny-all' } } } })
     try {
