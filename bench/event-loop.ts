@@ -29,13 +29,9 @@ const { values } = parseArgs({
 const core = Number(values.core)
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-loop-'))
 const results: { readonly what: string; readonly gateway: LoopReading; readonly idle: LoopReading }[] = []
-await runBeside(core, async () => {
-  try {
-    await main()
-  } finally {
-    fs.rmSync(folder, { recursive: true, force: true })
-  }
-})
+// Also where this only starts the program that is pinned.
+process.once('exit', () => fs.rmSync(folder, { recursive: true, force: true }))
+await runBeside(core, main)
 
 async function main(): Promise<void> {
   const idleSocket = path.join(folder, 'idle')
