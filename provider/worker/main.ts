@@ -43,6 +43,8 @@ void start(source)
 
 async function start(source: string): Promise<void> {
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => stop(0))
+  // With nobody to take it, Node opens its debugger to whoever sent this, and so to any command.
+  process.on('SIGUSR1', () => undefined)
   try {
     const settings = readSettings(source)
     worker = await startWorker(settings, () => process.exit(0))

@@ -3,6 +3,7 @@ import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import fs from 'node:fs'
 import net from 'node:net'
+import os from 'node:os'
 import path from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { peakMemory, resetPeakMemory, startWorker, until, type StartedWorker } from './start-worker.ts'
@@ -16,6 +17,22 @@ async function isWell(worker: StartedWorker): Promise<void> {
 }
 
 const openDescriptors = (pid: number) => fs.readdirSync(`/proc/${pid}/fd`).length
+
+describe('a signal', () => {
+  it('opens no debugger in the worker', async () => {
+    const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-said-'))
+    const said = path.join(folder, 'stderr')
+    try {
+      await using worker = await startWorker({ wrapper: ['/bin/sh', '-c', `exec "$@" 2>${said}`, 'sh'] })
+      // Long enough for Node to open it, which it says.
+      await worker.client.execute({ command: `kill -USR1 ${worker.pid}; sleep 1` })
+      await isWell(worker)
+      expect(fs.readFileSync(said, 'utf8')).toBe('')
+    } finally {
+      fs.rmSync(folder, { recursive: true })
+    }
+  })
+})
 
 describe('a flood of output', () => {
   it('of 100 MB passes through, whole and in bounded memory on both sides', async () => {
