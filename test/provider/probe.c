@@ -309,8 +309,13 @@ static int try_shared_memory(void) { return result(shmget((key_t)strtoul(first, 
 static int try_read(void) {
   int fd = open(first, O_RDONLY);
   if (fd < 0) return errno;
-  ssize_t count = read(fd, said, sizeof said - 1);
-  if (count >= 0) said[count] = 0;
+  // A record of the kernel's log is read whole or not at all (EINVAL), and may be overwritten just before (EPIPE).
+  static char bytes[16384];
+  ssize_t count;
+  int tries = 0;
+  do count = read(fd, bytes, sizeof bytes);
+  while (count < 0 && errno == EPIPE && ++tries < 100);
+  if (count > 0) snprintf(said, sizeof said, "%.*s", (int)count, bytes);
   for (char *at = said; *at; at++)
     if (*at < ' ') *at = ' ';
   return count > 0 ? 0 : count < 0 ? errno : ENODATA;
