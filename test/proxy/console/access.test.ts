@@ -39,6 +39,7 @@ describeWith('Chromium', 'access to the console', () => {
     }
     await menu.getByText('Needs the scope read or policy; yours: token.').waitFor()
     await menu.getByRole('link', { name: 'Tunnels' }).click()
+    await token.page.getByRole('heading', { name: 'Tunnels', exact: true }).waitFor()
     await token.page.getByRole('row', { name: /acme one/ }).click()
     const story = token.page.getByRole('button', { name: 'Story of the sandbox' })
     expect(await story.getAttribute('aria-disabled')).toBe('true')
@@ -48,6 +49,7 @@ describeWith('Chromium', 'access to the console', () => {
 
     const read = await fixture.signedIn(['read'])
     await read.page.getByRole('link', { name: 'Tunnels' }).click()
+    await read.page.getByRole('heading', { name: 'Tunnels', exact: true }).waitFor()
     await read.page.getByRole('row', { name: /acme one/ }).click()
     const cut = read.page.getByRole('button', { name: 'Cut this tunnel…' })
     await read.page.getByText('Needs the scope token; yours: read.').first().waitFor()
