@@ -29,6 +29,21 @@ export interface BenchGateway {
   stop(): Promise<void>
 }
 
+/** Lets one identity have tens of thousands of tunnels to loopback. */
+export const FOR_MANY_TUNNELS: ConfigInput = {
+  policy: { ceiling: { kind: 'allow-all' } },
+  network: { allowPrivate: ['127.0.0.0/8'] },
+  limits: { tunnels: 50_000, perSandbox: { tunnels: 50_000, newPerSecond: 100_000 } },
+}
+
+/** An origin that takes everything and says nothing, on a port of its own. */
+export async function startSilentOrigin(host: string): Promise<net.Server> {
+  const origin = net.createServer((socket) => socket.on('error', () => socket.destroy()).resume())
+  origin.listen(0, host, 16_384)
+  await once(origin, 'listening')
+  return origin
+}
+
 /**
  * `core` is the one that the gateway may use; `program` runs it, and is told its configuration file and then `args`. The caller removes `folder`.
  * `BENCH_PROFILE` names a folder for a profile of it.

@@ -8,7 +8,14 @@ import net from 'node:net'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { openState } from '../proxy/state/state.ts'
-import { type BenchGateway, processorSeconds, startBenchGateway, runBeside } from './bench-gateway.ts'
+import {
+  FOR_MANY_TUNNELS,
+  type BenchGateway,
+  processorSeconds,
+  startBenchGateway,
+  runBeside,
+  startSilentOrigin,
+} from './bench-gateway.ts'
 
 const HOST = '127.0.0.1'
 /** Connections that are being opened at a time. */
@@ -47,14 +54,8 @@ await runBeside(Number(values.core), main)
 async function main(): Promise<void> {
   const tunnels = Number(values.tunnels)
   const runs = Number(values.runs)
-  const origin = net.createServer((socket) => socket.on('error', () => socket.destroy()).resume())
-  origin.listen(0, HOST, 16_384)
-  await once(origin, 'listening')
-  const gateway = await startBenchGateway(Number(values.core), {
-    policy: { ceiling: { kind: 'allow-all' } },
-    network: { allowPrivate: ['127.0.0.0/8'] },
-    limits: { tunnels: 50_000, perSandbox: { tunnels: 50_000, newPerSecond: 100_000 } },
-  })
+  const origin = await startSilentOrigin(HOST)
+  const gateway = await startBenchGateway(Number(values.core), FOR_MANY_TUNNELS)
   const expected = new Map<string, number>()
   try {
     console.log(['what', 'runs', 'median ms', 'p99 ms', 'processor ms', 'tunnels'].join('\t'))

@@ -6,7 +6,7 @@ import { once } from 'node:events'
 import fs from 'node:fs'
 import net from 'node:net'
 import { parseArgs } from 'node:util'
-import { residentBytes, runBeside, startBenchGateway } from './bench-gateway.ts'
+import { FOR_MANY_TUNNELS, residentBytes, runBeside, startBenchGateway, startSilentOrigin } from './bench-gateway.ts'
 
 const HOST = '127.0.0.1'
 const AT_A_TIME = 100
@@ -20,14 +20,8 @@ const { values } = parseArgs({
 })
 await runBeside(Number(values.core), async () => {
   const tunnels = Number(values.tunnels)
-  const origin = net.createServer((socket) => socket.on('error', () => socket.destroy()).resume())
-  origin.listen(0, HOST, 16_384)
-  await once(origin, 'listening')
-  const gateway = await startBenchGateway(Number(values.core), {
-    policy: { ceiling: { kind: 'allow-all' } },
-    network: { allowPrivate: ['127.0.0.0/8'] },
-    limits: { tunnels: 50_000, perSandbox: { tunnels: 50_000, newPerSecond: 100_000 } },
-  })
+  const origin = await startSilentOrigin(HOST)
+  const gateway = await startBenchGateway(Number(values.core), FOR_MANY_TUNNELS)
   try {
     const token = await gateway.token({ sub: 'memory' })
     const { port } = origin.address() as net.AddressInfo
