@@ -9,7 +9,8 @@ import { Assembly } from './pieces.ts'
 
 /** Below it reading takes a millisecond or two, as JSON; YAML takes a hundred times as long. */
 const SMALL_BYTES = { json: 64 * 1024, yaml: 1024 }
-const MOST_WAITING = 8
+/** Of those that wait together, so that answers of many tenants at once are all read. */
+const MOST_WAITING_BYTES = 64 * 1024 * 1024
 /** A megabyte of YAML takes a second of processor time; a machine may be ten times as busy. */
 const LONGEST_MS = 30_000
 const MAX_HEAP_MB = 384
@@ -27,27 +28,36 @@ export class LargeDocuments {
   readonly #program: URL
   #thread: Worker | undefined
   #idle: NodeJS.Timeout | undefined
-  #waiting = 0
+  #waitingBytes = 0
+  readonly #mostWaitingBytes: number
   #last: Promise<unknown> = Promise.resolve()
 
   /** Starts nothing yet. The options are for tests. */
-  constructor({ longestMs = LONGEST_MS, program = PROGRAM }: { longestMs?: number; program?: URL } = {}) {
+  constructor({
+    longestMs = LONGEST_MS,
+    mostWaitingBytes = MOST_WAITING_BYTES,
+    program = PROGRAM,
+  }: { longestMs?: number; mostWaitingBytes?: number; program?: URL } = {}) {
     this.#longestMs = longestMs
+    this.#mostWaitingBytes = mostWaitingBytes
     this.#program = program
   }
 
-  /** The value; `bytes` stay the caller's. @throws DocumentFault */
-  async read(kind: DocumentKind, bytes: Uint8Array): Promise<unknown> {
+  /**
+   * The value; `bytes` stay the caller's. `isOwn`: of the operator's files, one at a time, for which there is always room, whoever else asks.
+   * @throws DocumentFault
+   */
+  async read(kind: DocumentKind, bytes: Uint8Array, isOwn = false): Promise<unknown> {
     if (!isLarge(kind, bytes)) return parseDocument(kind, bytes)
-    if (this.#waiting >= MOST_WAITING) throw new DocumentFault('busy')
-    this.#waiting++
+    if (!isOwn && this.#waitingBytes + bytes.byteLength > this.#mostWaitingBytes) throw new DocumentFault('busy')
+    this.#waitingBytes += bytes.byteLength
     const reading = this.#last.then(() => this.#readApart(kind, bytes))
     this.#last = reading.catch(() => undefined)
     try {
       return await reading
     } finally {
-      this.#waiting--
-      if (this.#waiting === 0) this.#idle = setTimeout(() => this.#stop(), IDLE_MS).unref()
+      this.#waitingBytes -= bytes.byteLength
+      if (this.#waitingBytes === 0) this.#idle = setTimeout(() => this.#stop(), IDLE_MS).unref()
     }
   }
 

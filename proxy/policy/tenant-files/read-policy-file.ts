@@ -78,7 +78,7 @@ export function* readPolicyFile(
   try {
     if (isFirst || !isLarge(kind, bytes)) return { value: parseDocument(kind, bytes), stamp }
     let outcome: { readonly value: unknown } | { readonly fault: Error } | undefined
-    yield largeDocuments.read(kind, bytes).then(
+    yield largeDocuments.read(kind, bytes, true).then(
       (value) => void (outcome = { value }),
       (fault: unknown) => void (outcome = { fault: fault instanceof Error ? fault : new DocumentFault('ended') }),
     )
