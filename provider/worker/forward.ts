@@ -6,17 +6,17 @@ import type { WorkerForward } from './settings.ts'
 // Two descriptors each; beyond this a connection is closed at once.
 const MAX_CONNECTIONS = 1_024
 
-/** Resolves when it listens. @throws Error when the port is taken */
-export async function startForward({ host, port, path }: WorkerForward): Promise<net.Server> {
+/** Resolves when it listens. `onCarry` is called when something has gone that way, at least once. @throws Error when the port is taken */
+export async function startForward({ host, port, path }: WorkerForward, onCarry: () => void): Promise<net.Server> {
   const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true }, (client) =>
-    carry(client, path),
+    carry(client, path, onCarry),
   )
   server.maxConnections = MAX_CONNECTIONS
   await listenAt(server, { host, port })
   return server
 }
 
-function carry(client: net.Socket, path: string): void {
+function carry(client: net.Socket, path: string, onCarry: () => void): void {
   const upstream = net.connect({ path, allowHalfOpen: true })
   client.on('error', () => upstream.destroy())
   upstream.on('error', () => client.resetAndDestroy())
@@ -29,6 +29,7 @@ function carry(client: net.Socket, path: string): void {
   })
   upstream.once('connect', () => {
     client.pipe(upstream)
+    client.once('data', onCarry)
     upstream.pipe(client)
   })
 }

@@ -3,7 +3,6 @@ import fs from 'node:fs'
 import net from 'node:net'
 import { integer, parseObject, text } from './command.ts'
 import { Fault } from './fault.ts'
-import { plainRegexps } from './plain-regexps.ts'
 
 /** An address and a port. */
 interface Target {
@@ -17,31 +16,31 @@ const MAX_HEAD_BYTES = 16 * 1024
 
 /**
  * `POST /probe {tcp, udp, gateway, destination, timeoutMs}`: for each address `connected`, `timeout` or the errno's name, and the gateway's answer to a
- * CONNECT. A datagram socket is only connected, which looks for a route and sends nothing; where there is no device to send by it is not made at all, since
- * that takes a start 10 ms, and the outcome is `no_device`.
+ * CONNECT. A datagram socket is only connected, which looks for a route and sends nothing. Where the kernel has no device to send by, no datagram socket is
+ * made and no IPv6 address is connected to, since either takes a start 10 ms, and the outcome is `no_device`.
  */
 export async function probe(body: unknown): Promise<object> {
-  const restore = plainRegexps()
-  try {
-    return await look(body)
-  } finally {
-    restore()
-  }
-}
-
-async function look(body: unknown): Promise<object> {
   const fields = parseObject(body)
   const timeoutMs = integer(fields, 'timeoutMs', 1, MAX_TIMEOUT_MS) ?? 1_000
-  const gateway = parseTarget(fields['gateway'])
+  const hasNoDevice = hasLoopbackAlone()
+  const isLiteral = hasNoDevice ? looksLikeAddress : isAddress
+  const gateway = parseTarget(fields['gateway'], isLiteral)
   const destination = text(fields, 'destination') ?? ''
   if (!/^[\x21-\x7e]{1,300}$/.test(destination)) throw new Fault('bad_request', '`destination` is not visible ASCII')
-  const datagrams = parseTargets(fields['udp'], 'udp')
-  const streams = parseTargets(fields['tcp'], 'tcp')
-  // First, for its answer comes from outside, and the others are looked for meanwhile.
-  const answer = askGateway(gateway, destination, MAX_TIMEOUT_MS)
-  const tcp = Promise.all(streams.map((target) => connectTo(target, timeoutMs)))
-  const udp = hasLoopbackAlone() ? datagrams.map(() => 'no_device') : Promise.all(datagrams.map(findRoute))
-  return { tcp: await tcp, udp: await udp, gateway: await answer }
+  const datagrams = parseTargets(fields['udp'], 'udp', isLiteral)
+  const streams = parseTargets(fields['tcp'], 'tcp', isLiteral)
+  const restore = !hasNoDevice && streams.some(isIPv6) ? (await import('./plain-regexps.ts')).plainRegexps() : undefined
+  try {
+    // First, for its answer comes from outside, and the others are looked for meanwhile.
+    const answer = askGateway(gateway, destination, MAX_TIMEOUT_MS)
+    const tcp = Promise.all(
+      streams.map((target) => (hasNoDevice && isIPv6(target) ? 'no_device' : connectTo(target, timeoutMs))),
+    )
+    const udp = Promise.all(datagrams.map((target) => (hasNoDevice ? 'no_device' : findRoute(target))))
+    return { tcp: await tcp, udp: await udp, gateway: await answer }
+  } finally {
+    restore?.()
+  }
 }
 
 /** Whether the kernel has no other network device for this process. False where it does not say. @see man 5 proc_pid_net */
@@ -116,17 +115,32 @@ function askGateway(target: Target, destination: string, timeoutMs: number): Pro
   })
 }
 
-function parseTargets(value: unknown, name: string): readonly Target[] {
-  if (!Array.isArray(value) || value.length > MAX_TARGETS)
-    throw new Fault('bad_request', `\`${name}\` is not a list of at most ${MAX_TARGETS}`)
-  return value.map(parseTarget)
+type IsLiteral = (host: string) => boolean
+
+function isAddress(host: string): boolean {
+  return net.isIP(host) !== 0
 }
 
-function parseTarget(value: unknown): Target {
+/** Enough where an IPv6 address is not connected to. */
+function looksLikeAddress(host: string): boolean {
+  return host.includes(':') ? /^[0-9a-f:.]{2,45}$/i.test(host) : net.isIPv4(host)
+}
+
+function isIPv6({ host }: Target): boolean {
+  return host.includes(':')
+}
+
+function parseTargets(value: unknown, name: string, isLiteral: IsLiteral): readonly Target[] {
+  if (!Array.isArray(value) || value.length > MAX_TARGETS)
+    throw new Fault('bad_request', `\`${name}\` is not a list of at most ${MAX_TARGETS}`)
+  return value.map((each) => parseTarget(each, isLiteral))
+}
+
+function parseTarget(value: unknown, isLiteral: IsLiteral): Target {
   const fields = parseObject(value, 'target')
   const host = text(fields, 'host') ?? ''
   const port = integer(fields, 'port', 1, 65_535)
-  if (net.isIP(host) === 0 || port === undefined) throw new Fault('bad_request', 'a target is an address and a port')
+  if (!isLiteral(host) || port === undefined) throw new Fault('bad_request', 'a target is an address and a port')
   return { host, port }
 }
 

@@ -5,16 +5,14 @@ import { createChildPipes } from './child-pipes.ts'
 import { createConfinement } from './confinement.ts'
 import type { WorkerContext } from './context.ts'
 import { Fault } from './fault.ts'
-import { startForward } from './forward.ts'
-import { type GatewayWay, openGatewayWay } from './gateway-way.ts'
 import { takeHandedPipes } from './handed-pipes.ts'
 import { listenAt } from './listen.ts'
-import { probe } from './probe.ts'
 import { killTree } from './process-tree.ts'
 import { createProcesses } from './processes.ts'
 import { putOffCollection } from './put-off-collection.ts'
 import { createServer } from './server.ts'
 import type { WorkerSettings } from './settings.ts'
+import { openWayOut } from './way-out.ts'
 
 /** A worker that answers. */
 export interface Worker {
@@ -34,13 +32,15 @@ const START_MS = 1_000
 export async function startWorker(settings: WorkerSettings, onExpired: () => void): Promise<Worker> {
   // Node's threads start with the first file operation that needs them, and without room for them the process dies: so not later, when children took it all.
   const threads = new Promise((resolve) => fs.stat('/', resolve))
+  putOffCollection(START_MS)
+  // The gateway answers while the rest is being done.
+  const { forwards, gateway, probed } = await openWayOut(settings)
   const tag = `${process.pid}-${Date.now().toString(36)}`
   const pipes = createChildPipes(settings.pipes && takeHandedPipes(settings.pipes))
   const confinement = createConfinement(settings.roots)
   const base = { PATH: DEFAULT_PATH, ...(settings.inheritEnv === true && ownEnvironment()) }
   let marks = 0
   let expiry: NodeJS.Timeout | undefined
-  let way: GatewayWay | undefined
 
   const processes = createProcesses(pipes, tag)
   const context: WorkerContext & { defaults: WorkerContext['defaults']; token: string } = {
@@ -58,8 +58,9 @@ export async function startWorker(settings: WorkerSettings, onExpired: () => voi
       context.defaults = { ...context.defaults, env: { ...base, ...env } }
     },
     setGatewayToken: (token, cutTunnels) => {
-      if (way === undefined) throw new Fault('bad_request', 'this worker carries nothing to a gateway under a token')
-      way.setToken(token, cutTunnels)
+      if (gateway === undefined)
+        throw new Fault('bad_request', 'this worker carries nothing to a gateway under a token')
+      gateway.setToken(token, cutTunnels)
     },
     setTimeToLive: (milliseconds) => {
       clearTimeout(expiry)
@@ -75,11 +76,10 @@ export async function startWorker(settings: WorkerSettings, onExpired: () => voi
   }
 
   const server = createServer(context)
-  const forwards: net.Server[] = []
   const close = (): void => {
     clearTimeout(expiry)
     for (const listener of [server, ...forwards]) listener.close()
-    void way?.close()
+    void gateway?.close()
     server.closeAllConnections()
     for (const run of context.commands.values()) run?.cancel()
     processes.cancelAll()
@@ -87,19 +87,11 @@ export async function startWorker(settings: WorkerSettings, onExpired: () => voi
     pipes.close()
   }
 
-  forwards.push(...(await Promise.all((settings.forward ?? []).map(startForward))))
-  if (settings.gateway !== undefined) way = await openGatewayWay(settings.gateway)
-  putOffCollection(START_MS)
-  // The gateway answers while the rest is being done.
-  const [probed] = await Promise.all([
-    settings.probe === undefined ? undefined : probe(settings.probe),
-    threads,
-    listen(server, settings.listen),
-  ])
+  const [report] = await Promise.all([probed, threads, listen(server, settings.listen)])
   if (settings.timeToLiveMs !== undefined) context.setTimeToLive(settings.timeToLiveMs)
   // What the first command needs, while nobody waits for it.
   setImmediate(() => void pipes.prepare())
-  return { close, probed }
+  return { close, probed: report }
 }
 
 async function listen(server: net.Server, listen: WorkerSettings['listen']): Promise<void> {

@@ -144,17 +144,17 @@ describe('what it is given at its start', () => {
       const [word, ...report] = (await firstLine([...alone], order)).split(' ')
       expect(word).toBe('ready')
       expect(JSON.parse(report.join(' '))).toEqual({
-        tcp: ['ENETUNREACH', 'ENETUNREACH'],
+        tcp: ['ENETUNREACH', 'no_device'],
         udp: ['no_device', 'no_device'],
         gateway: { status: 403, reason: 'host_not_allowed' },
       })
       gateway.close()
     }))
 
-  it('datagrams are tried where there is another device than loopback', () =>
+  it('datagrams and IPv6 are tried where there is another device than loopback', () =>
     inFolder(async (folder) => {
       const probe = {
-        tcp: [],
+        tcp: TARGETS,
         udp: [{ host: '127.0.0.1', port: 9 }, ...TARGETS],
         gateway: { host: '127.0.0.1', port: 1 },
         destination: '0.0.0.0:1',
@@ -164,10 +164,45 @@ describe('what it is given at its start', () => {
       const program = ['unshare', '--net', 'sh', '-c', script, 'sh', process.execPath, await workerFile(), '-'] as const
       const line = await firstLine([...program], order)
       expect(JSON.parse(line.slice('ready '.length))).toMatchObject({
+        tcp: ['ENETUNREACH', 'ENETUNREACH'],
         udp: ['connected', 'ENETUNREACH', 'ENETUNREACH'],
         gateway: { error: 'ECONNREFUSED' },
       })
     }))
+
+  it('a way out that only IPv6 has is found', () =>
+    inFolder(async (folder) => {
+      const probe = { tcp: TARGETS, udp: TARGETS, gateway: { host: '127.0.0.1', port: 1 }, destination: '0.0.0.0:1' }
+      const order = settings(folder, { announce: true, endWithStdin: true, probe })
+      const script = [
+        'ip link add other type veth peer name peer',
+        'ip link set lo up && ip link set other up && ip link set peer up',
+        'ip addr add 2001:db8::2/64 dev other nodad',
+        'exec "$@"',
+      ].join(' && ')
+      const program = ['unshare', '--net', 'sh', '-c', script, 'sh', process.execPath, await workerFile(), '-'] as const
+      const line = await firstLine([...program], order)
+      const report = JSON.parse(line.slice('ready '.length)) as { tcp: string[]; udp: string[] }
+      expect([report.tcp[0], ...report.udp]).toEqual(['ENETUNREACH', 'ENETUNREACH', 'connected'])
+      // Nobody is there to answer, which is not what a closed way says.
+      expect(['timeout', 'EHOSTUNREACH']).toContain(report.tcp[1])
+    }))
+
+  it.each([
+    ['--unshare-net', ['a.example', '192.0.2', '2001:db8::g', 'fe80::1%lo', '::1 ', '[::1]', 'a:b.example']],
+    ['--share-net', ['a.example', '192.0.2', '2001:db8::g', '[::1]', 'a:b.example', ':::', '1:2']],
+  ])('%s: what is no address is not looked for', (network, hosts) =>
+    inFolder(async (folder) => {
+      for (const host of hosts) {
+        const gateway = { host: '127.0.0.1', port: 1 }
+        const probe = { tcp: [{ host, port: 1 }], udp: [], gateway, destination: '0.0.0.0:1' }
+        const input = JSON.stringify(settings(folder, { announce: true, probe }))
+        const wall = ['--unshare-user', network, '--dev-bind', '/', '/', process.execPath, await workerFile(), '-']
+        const { status, stdout, stderr } = spawnSync('bwrap', wall, { input, encoding: 'utf8' })
+        expect([host, status, stdout, stderr]).toEqual([host, 1, '', 'worker: a target is an address and a port\n'])
+      }
+    }),
+  )
 })
 
 describe('the end', () => {
