@@ -20,6 +20,7 @@ import { configWarnings, lacksOwnKey, NO_OWN_KEY, TWO_SOURCES } from './config/w
 import { authorize, dialFor, type Gate, recordOutcome } from './connection.ts'
 import { Deadlines } from './deadlines.ts'
 import { createForwarder } from './dialects/forward.ts'
+import { Door } from './door.ts'
 import { createWayOut } from './egress/way-out.ts'
 import { faultForLog } from './fault-for-log.ts'
 import { createGate } from './gate.ts'
@@ -44,7 +45,7 @@ import { openKeys, type OwnKeys } from './tokens/keys.ts'
 import { openTracer } from './tracing/open-tracer.ts'
 import { LimitCounters } from './tunnels/limits.ts'
 import type { UntoldUsage } from './tunnels/usage.ts'
-import { lostPermission, type Permission, recheck, recheckAll } from './tunnels/live-checks.ts'
+import { lostPermission, type Permission, recheck, recheckAll, type Rechecked } from './tunnels/live-checks.ts'
 import { type Tunnel, TunnelRegistry } from './tunnels/registry.ts'
 import { startTunnel, type TunnelContext } from './tunnels/start-tunnel.ts'
 
@@ -100,6 +101,8 @@ export interface Core {
   readonly ownKeys: OwnKeys
   readonly state: State
   readonly registry: TunnelRegistry
+  /** Who is let in at all. */
+  readonly door: Door
   readonly limits: LimitCounters
   /** Of its audit log. */
   readonly instance: string
@@ -107,8 +110,8 @@ export interface Core {
   readonly gate: Gate
   /** The named sets that an entry of a token may mean. */
   readonly sets: () => EntrySets
-  /** Looks at every open tunnel again; resolves when what is no longer allowed was cut. */
-  readonly recheck: () => Promise<void>
+  /** Looks at every open tunnel again; resolves when nothing passes any more on what is lost for sure. */
+  readonly recheck: () => Promise<Rechecked>
   /** Serves an accepted connection to its end. */
   readonly serve: (side: Side, client: ClientInfo) => void
   /** Why the gateway should get no new connections at the moment; empty when it should. */
@@ -126,8 +129,8 @@ export interface Core {
   readonly refuseNew: () => void
   /** How many tunnels and exchanges are open. */
   readonly open: () => number
-  /** Ends everything that is open with `drain_deadline`. */
-  readonly cutAll: () => void
+  /** Ends everything that is open with `drain_deadline`; resolves when it has ended. */
+  readonly cutAll: () => Promise<void>
   /** Ends everything, writes the last audit lines and closes; idempotent. */
   readonly close: () => Promise<void>
 }
@@ -295,6 +298,19 @@ async function assemble(
     }),
   )
   auditService.start(audit)
+  const door = keep(
+    new Door({
+      clock,
+      onTurnAway: metrics.countTurnedAway,
+      onSay: (turnedAway) => {
+        for (const { who, connections } of turnedAway) {
+          const detail = `${connections} connections of ${who ?? 'others'} were closed unread: too much of theirs came to nothing`
+          logger.warn({ detail }, 'connections were turned away')
+          void audit.write({ kind: 'admin', action: 'turned_away', detail })
+        }
+      },
+    }),
+  )
   const ending = new AbortController()
   closers.push(() => ending.abort())
   void closeLostTunnels({
@@ -339,10 +355,15 @@ async function assemble(
     isClosing: () => closing !== undefined,
     onSetUp: metrics.countSetUp,
     tracer,
+    door,
   })
-  const recheckTunnels = async () => {
-    const holds = async (permission: Permission) => (await lostPermission(permission, gate)) === undefined
-    await Promise.all([recheckAll(registry, gate), forwarder.recheckIdle(holds)])
+  const recheckTunnels = async (): Promise<Rechecked> => {
+    const holds = (permission: Permission) => {
+      const lost = lostPermission(permission, gate)
+      return lost instanceof Promise ? lost.then((found) => found === undefined) : lost === undefined
+    }
+    const [tunnels, idle] = await Promise.all([recheckAll(registry, gate), forwarder.recheckIdle(holds)])
+    return { over: Promise.all([tunnels.over, idle.over]).then(() => undefined) }
   }
   /** Many policies may change at once: one look at the open tunnels answers all of them, still well within a second. */
   let lookAhead: NodeJS.Timeout | undefined
@@ -364,7 +385,7 @@ async function assemble(
 
   const watch = (tunnel: Tunnel) => {
     const watched = registry.add(tunnel)
-    void recheck(tunnel, gate)
+    void recheck(registry, watched, gate)
     return watched
   }
   const newRequestId = requestIds()
@@ -420,6 +441,7 @@ async function assemble(
     startTunnel: (tunnel) => startTunnel(tunnels, tunnel),
     forward: (socket, client) => forwarder.serve(socket, client),
     onEmpty: metrics.countEmptyConnection,
+    door,
   }
   const serve = (side: Side, client: ClientInfo) => {
     sides.add(side)
@@ -455,16 +477,22 @@ async function assemble(
     warnOfTwoSources()
     for (const warning of configWarnings(config)) warn({}, warning)
     await audit.write({ kind: 'admin', action: 'reload', policy_version: policies.version })
-    await recheckTunnels()
+    await (
+      await recheckTunnels()
+    ).over
   }
 
   const notReady = () =>
     [gate.closedFor(), identifier.isReady() ? undefined : 'keys_unavailable'].filter((reason) => reason !== undefined)
-  const cutAll = () => void registry.cutWhere(() => 'drain_deadline')
+  const cutAll = async () => {
+    registry.cutAll('drain_deadline')
+    await registry.cutsDone()
+  }
   const close = async () => {
     draining = true
     endWaiting()
-    cutAll()
+    registry.cutAll('drain_deadline')
+    registry.endCut()
     sides.forEach((side) => side.destroy())
     forwarder.close()
     wayOut.close()
@@ -486,6 +514,7 @@ async function assemble(
     ownKeys,
     state,
     registry,
+    door,
     limits,
     instance,
     gate,
@@ -499,7 +528,9 @@ async function assemble(
     },
     revokeBound: async (identity) => {
       closeIdentity(identity)
-      await recheckTunnels()
+      await (
+        await recheckTunnels()
+      ).over
     },
     takeOver,
     refuseNew: () => {

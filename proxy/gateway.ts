@@ -141,6 +141,7 @@ export function gatewayAround(core: Core, options: GatewayOptions, others: Other
       {
         onSide: core.serve,
         onFault: (fault) => core.logger.warn(fault, 'a connection could not be accepted'),
+        door: core.door,
         ...(bound && { bound }),
       },
       bound ? {} : { tls: core.config().listen.tls, isShared: listenersElsewhere !== undefined },
@@ -226,7 +227,7 @@ export function gatewayAround(core: Core, options: GatewayOptions, others: Other
       const deadlineMs = core.clock.monotonicMs() + core.config().timeouts.drainSeconds * 1000
       while (core.open() > 0 && core.clock.monotonicMs() < deadlineMs)
         await new Promise((resolve) => setTimeout(resolve, DRAIN_LOOK_MS))
-      core.cutAll()
+      await core.cutAll()
       await workersDrained
     },
     tellListeners,

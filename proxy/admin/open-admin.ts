@@ -64,7 +64,8 @@ export function openAdmin(core: Core, { bind, reload, version, workers }: OpenAd
     gate: core.gate,
     sets: core.sets,
     recheck: async () => {
-      const [ended] = await Promise.all([workers?.confirmState() ?? 0, core.recheck()])
+      const [ended, { over }] = await Promise.all([workers?.confirmState() ?? 0, core.recheck()])
+      await over
       return ended
     },
     reload,

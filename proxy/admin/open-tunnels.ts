@@ -1,13 +1,14 @@
 /** What the control API asks of open tunnels: of this process, or of all processes of a gateway together. Everything that goes in and out is plain data. */
 import { z } from 'zod'
-import { hostText, stillAllowed } from '../../policies/index.ts'
+import { hostText, type Layers, stillAllowed } from '../../policies/index.ts'
 import type { Clock } from '../clock.ts'
 import type { Gate } from '../connection.ts'
 import type { CheckedTenantLayer, TenantLayer } from '../policy/kept-tenants.ts'
 import type { PolicySource } from '../policy/policy-source.ts'
+import { inSlices, type Waits } from '../in-slices.ts'
 import { createRevocation, type RevocationRule, RevocationRules } from '../state/revocation-rules.ts'
 import type { Identity } from '../tokens/identity.ts'
-import type { Tunnel, TunnelRegistry } from '../tunnels/registry.ts'
+import type { Tunnel, TunnelRegistry, Watched } from '../tunnels/registry.ts'
 import { instant, instantOf } from './schemas.ts'
 
 /** One tunnel, as operators see it. */
@@ -112,30 +113,32 @@ export function tunnelsHere({
   readonly gate: Pick<Gate, 'network'>
   readonly others?: () => readonly Identity[]
 }): OpenTunnels {
-  const select = (selection: Selection) => registry.list().filter((tunnel) => isMeant(tunnel, selection))
+  const select = (selection: Selection) => registry.list().filter(({ tunnel }) => isMeant(tunnel, selection))
   return {
     count: () => registry.size,
     list: (selection, piece) => {
-      const found = pieceOf(select(selection), piece, ({ requestId }) => requestId)
-      return Promise.resolve(found.map((each) => describe(each, clock.monotonicMs())))
+      const found = pieceOf(select(selection), piece, ({ tunnel }) => tunnel.requestId)
+      return Promise.resolve(found.map(({ tunnel }) => describe(tunnel, clock.monotonicMs())))
     },
-    cut: (selection) => {
+    cut: async (selection) => {
       const found = select(selection)
-      for (const { relay } of found) relay.cut('operator')
+      for (const watched of found) registry.cut(watched, 'operator')
+      await registry.cutsDone()
       const [first] = found
-      return Promise.resolve({ count: found.length, ...(first && { first: whose(first.identity) }) })
+      return { count: found.length, ...(first && { first: whose(first.tunnel.identity) }) }
     },
     countRevoked: (rule) => {
       const doomed = new RevocationRules()
       doomed.add(createRevocation(rule, clock.wallMs()))
-      return Promise.resolve(registry.list().filter(({ identity }) => doomed.isRevoked(identity)).length)
+      return Promise.resolve(registry.list().filter(({ tunnel }) => doomed.isRevoked(tunnel.identity)).length)
     },
     lostUnder: async (tenant, layer, shown) => {
-      const lost = await lostTunnels(select({ tenant }), await checkedAgain(policies, layer), { policies, gate })
+      const next = await checkedAgain(policies, layer)
+      const lost = await inSlices(lostSteps(select({ tenant }), next, { policies, gate }))
       return { count: lost.length, tunnels: lost.slice(0, shown) }
     },
     holders: (selection, piece, tokens) => {
-      const all = [...registry.list().map(({ identity }) => identity), ...others()].filter((identity) =>
+      const all = [...registry.list().map(({ tunnel }) => tunnel.identity), ...others()].filter((identity) =>
         isWhose(identity, selection),
       )
       const groups = pieceOf([...Map.groupBy(all, holderKey)], piece, ([key]) => key)
@@ -212,22 +215,34 @@ async function checkedAgain(
   return denying.value
 }
 
-async function lostTunnels(
-  own: readonly Tunnel[],
+function* lostSteps(
+  own: readonly Watched[],
   next: CheckedTenantLayer | undefined,
   { policies, gate }: { readonly policies: PolicySource; readonly gate: Pick<Gate, 'network'> },
-): Promise<readonly TunnelLost[]> {
-  const judged = await Promise.all(
-    own.map(async ({ requestId, identity, permit }) => {
-      const { destination, addresses } = permit
-      const lost = stillAllowed(await policies.layersIf(identity, next), destination, addresses, gate.network())
-      if (lost === undefined) return []
-      const { sandbox } = identity
-      const host = hostText(destination)
-      return [
-        { requestId, ...(sandbox !== undefined && { sandbox }), host, port: destination.port, reason: lost.reason },
-      ]
-    }),
-  )
-  return judged.flat()
+): Waits<readonly TunnelLost[]> {
+  const layers = new Map<Identity, Layers>()
+  const asked: Promise<unknown>[] = []
+  for (const { tunnel } of own) {
+    const { identity } = tunnel
+    if (layers.has(identity)) continue
+    const found = policies.layersIf(identity, next)
+    if (found instanceof Promise) asked.push(found.then((known) => layers.set(identity, known)))
+    else layers.set(identity, found)
+    yield undefined
+  }
+  yield Promise.all(asked).then(() => undefined)
+  const lost: TunnelLost[] = []
+  for (const { tunnel } of own) {
+    const { requestId, identity, permit } = tunnel
+    const { destination, addresses } = permit
+    const verdict = stillAllowed(layers.get(identity) ?? NO_LAYERS, destination, addresses, gate.network())
+    const { sandbox } = identity
+    const whom = { requestId, ...(sandbox !== undefined && { sandbox }) }
+    if (verdict) lost.push({ ...whom, host: hostText(destination), port: destination.port, reason: verdict.reason })
+    yield undefined
+  }
+  return lost
 }
+
+/** Refuse everything. */
+const NO_LAYERS: Layers = { layers: [], version: '' }

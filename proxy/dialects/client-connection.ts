@@ -9,7 +9,7 @@ import { progressOf } from '../connection.ts'
 import type { Reason } from '../reasons.ts'
 import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Refusal } from '../request.ts'
 import { beginExchange, type OwnExchange } from './exchange.ts'
-import type { DialledPlain, ForwarderDeps, GoingOut } from './forward.ts'
+import type { DialledPlain, ForwarderDeps, GoingOut, Holds } from './forward.ts'
 import { readHttpHead, type HttpHead } from './http-head.ts'
 import { parseAbsoluteTarget, type AbsoluteTarget } from './http-target.ts'
 import { discardBody, replyThenClose } from './linger.ts'
@@ -91,14 +91,21 @@ export class ClientConnection {
   }
 
   /** Closes the connection to the origin if it is idle and its last user would not get it any more; one in use is cut by whoever watches exchanges. */
-  async recheckIdle(holds: (permission: Authorized) => boolean | Promise<boolean>): Promise<void> {
+  recheckIdle(holds: Holds): undefined | Promise<void> {
     const upstream = this.#idleUpstream()
     const permission = upstream?.permission
-    if (upstream === undefined || permission === undefined) return
-    const stays = await Promise.resolve(permission)
-      .then(holds)
-      .catch(() => false)
-    if (!stays && upstream === this.#idleUpstream() && upstream.permission === permission) upstream.socket.destroy()
+    if (upstream === undefined || permission === undefined) return undefined
+    const closeUnless = (stays: boolean): void => {
+      if (!stays && upstream === this.#idleUpstream() && upstream.permission === permission) upstream.socket.destroy()
+    }
+    try {
+      const stays = holds(permission)
+      if (stays instanceof Promise) return stays.catch(() => false).then(closeUnless)
+      closeUnless(stays)
+    } catch {
+      closeUnless(false)
+    }
+    return undefined
   }
 
   /** Lets the request on its way finish and takes no other. */

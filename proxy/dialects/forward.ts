@@ -6,6 +6,7 @@ import http from 'node:http'
 import type net from 'node:net'
 
 import type { Clock } from '../clock.ts'
+import { inSlices, type Waits } from '../in-slices.ts'
 import type { CloseReason } from '../reasons.ts'
 import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Refusal } from '../request.ts'
 import { ClientConnection } from './client-connection.ts'
@@ -84,14 +85,20 @@ export interface ForwarderDeps {
   readonly keepAliveTimeoutMs?: number
 }
 
+/** Whether what was let out may go on. */
+export type Holds = (permission: Authorized) => boolean | Promise<boolean>
+
 /** Serves plain HTTP on connections that others accept. */
 export interface Forwarder {
   /** The server that reads the requests. It listens nowhere. */
   readonly server: http.Server
   /** Takes over a connection from its first unread byte. */
   readonly serve: (socket: net.Socket, client: ClientInfo) => void
-  /** Closes the connections to origins that are idle and whose last user's permission does not hold any more; a fault of `holds` closes too. */
-  readonly recheckIdle: (holds: (permission: Authorized) => boolean | Promise<boolean>) => Promise<void>
+  /**
+   * Closes the connections to origins that are idle and whose last user's permission does not hold any more; a fault of `holds` closes too. Resolves when all
+   * were looked at; `over`: those too for which `holds` gave a promise. Never rejects.
+   */
+  readonly recheckIdle: (holds: Holds) => Promise<{ readonly over: Promise<void> }>
   /** Other times for heads and idleness, from now on and for connections that are open. */
   readonly setTimeouts: (times: { readonly headTimeoutMs: number; readonly idleTimeoutMs: number }) => void
   /** Connections that are open, each of which may yet have a line to write. */
@@ -112,7 +119,9 @@ export function createForwarder(deps: ForwarderDeps): Forwarder {
   let draining = false
   const server = createServer(deps)
   const recheckIdle: Forwarder['recheckIdle'] = async (holds) => {
-    await Promise.all([...connections.values()].map((connection) => connection.recheckIdle(holds)))
+    const waiting: Promise<void>[] = []
+    await inSlices(recheckSteps([...connections.values()], holds, waiting))
+    return { over: Promise.all(waiting).then(() => undefined) }
   }
   const expiry = setInterval(() => {
     const nowMs = deps.clock.wallMs()
@@ -165,6 +174,14 @@ export function createForwarder(deps: ForwarderDeps): Forwarder {
       agent.destroy()
       server.close()
     },
+  }
+}
+
+function* recheckSteps(connections: Iterable<ClientConnection>, holds: Holds, waiting: Promise<void>[]): Waits<void> {
+  for (const connection of connections) {
+    const waits = connection.recheckIdle(holds)
+    if (waits !== undefined) waiting.push(waits)
+    yield undefined
   }
 }
 

@@ -87,7 +87,7 @@ export interface PolicySource {
   /** How the files of the section are; `undefined` without any. */
   tenantFiles(): TenantFilesStatus | undefined
   /** What the layers would be with another one for the tenant; `undefined` stands for what there is without a kept one. */
-  layersIf(identity: Identity, layer: CheckedTenantLayer | undefined): Promise<Layers>
+  layersIf(identity: Identity, layer: CheckedTenantLayer | undefined): Layers | Promise<Layers>
   /** Calls back after any change that may concern an open tunnel: a new section, another answer of a resolver, one out of reach. Returns what ends it. */
   onChange(listener: () => void): () => void
   /** Of the section, a short hash. */
@@ -168,9 +168,10 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     },
     tenants: () => [...new Set([...kept.keys(), ...state.tenants.known()])],
     tenantFiles: () => state.tenants.files(),
-    layersIf: async (identity, layer) => {
+    layersIf: (identity, layer) => {
       const { found, build } = gather(identity, layer?.cell ?? state.tenants.get(identity.tenant ?? ''))
-      return build(await Promise.all(found.map((one) => Promise.resolve(one))))
+      if (isKnown(found)) return build(found)
+      return Promise.all(found.map((one) => Promise.resolve(one))).then(build)
     },
     define: (name, policy) => {
       const cell = policy.kind === 'named' ? namedCell(policy.name) : compiledCell(policy)
@@ -267,7 +268,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     if (isClosed) return { layers: [], version: state.operator.version }
     const startedAt = generation
     const { found, build } = gather(identity)
-    if (!found.some((one) => one instanceof Promise)) return remember(found as readonly (CompiledPolicy | undefined)[])
+    if (isKnown(found)) return remember(found)
     // A change while waiting makes what was found old: then all of it is found again.
     return Promise.all(found.map((one) => Promise.resolve(one))).then((policies) =>
       startedAt === generation ? remember(policies) : assemble(identity),
@@ -317,6 +318,12 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
   function tenantLayer(from: State, tenant: string): ModalCell {
     return kept.get(tenant)?.cell ?? from.tenants.get(tenant)
   }
+}
+
+function isKnown(
+  found: readonly (CompiledPolicy | undefined | Promise<CompiledPolicy>)[],
+): found is readonly (CompiledPolicy | undefined)[] {
+  return !found.some((one) => one instanceof Promise)
 }
 
 function dispose({ operator, tenants: layers }: State): void {

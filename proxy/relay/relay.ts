@@ -23,6 +23,8 @@ export interface Relay {
   readonly bytesOut: number
   /** Monotonic milliseconds of the last byte, as fine as this is read: bytes since the last look count as of now. Costs nothing while nobody looks. */
   readonly lastActivityMs: number
+  /** From here on no byte is taken for either end; {@link Relay.cut} must follow. Costs next to nothing. Idempotent; the first reason stands. */
+  stop(reason: CloseReason): void
   /** Ends the tunnel at once, both ends. Idempotent; the first reason stands. */
   cut(reason: CloseReason): void
 }
@@ -129,9 +131,13 @@ class Tunnel implements Relay, Receiver {
     this.#upstream.start(this)
   }
 
+  stop(reason: CloseReason): void {
+    this.#cutReason ??= reason
+  }
+
   cut(reason: CloseReason): void {
     if (this.#open === 0) return
-    this.#cutReason ??= reason
+    this.stop(reason)
     this.#gate?.close()
     this.#client.abort()
     this.#upstream.abort()
@@ -160,6 +166,11 @@ class Tunnel implements Relay, Receiver {
 
   ended(side: Side): void {
     this.#endReason ??= this.#goneReason(side)
+    // Who was cut short must not see an end in order.
+    if (this.#cutReason !== undefined) {
+      this.cut(this.#cutReason)
+      return
+    }
     // Half a hello and an end: nothing will go up any more, and of that hello nothing has.
     if (side === this.#client && this.#gate?.isHolding) this.cut(this.#endReason)
     else this.#otherThan(side).finish()

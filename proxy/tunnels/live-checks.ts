@@ -8,10 +8,11 @@ import {
   stillAllowed,
 } from '../../policies/index.ts'
 import type { Clock } from '../clock.ts'
+import { inSlices, type Waits } from '../in-slices.ts'
 import type { CloseReason } from '../reasons.ts'
 import type { DecidedBy } from '../request.ts'
 import type { Identity } from '../tokens/identity.ts'
-import type { Tunnel, TunnelRegistry } from './registry.ts'
+import type { TunnelRegistry, Watched } from './registry.ts'
 
 /** What is asked of the gateway as it is now. */
 export interface LiveChecks {
@@ -37,33 +38,51 @@ export type Lost =
   | { readonly reason: 'token_revoked' | 'token_expired' }
   | { readonly reason: DenyReason; readonly verdict: Deny; readonly policyVersion: string }
 
-/** Looks at every open tunnel again, and cuts what a new connection would not get. */
-export async function recheckAll(registry: TunnelRegistry, checks: LiveChecks): Promise<void> {
-  const waiting = registry.list().map((tunnel) => recheck(tunnel, checks))
-  await Promise.all(waiting.filter((one) => one instanceof Promise))
+/** What was looked at again. */
+export interface Rechecked {
+  /** What was cut has ended, and what had to wait for a policy that has yet to be asked for was looked at too. Never rejects. */
+  readonly over: Promise<void>
 }
 
-/** The same for one; a promise only where a policy has yet to be asked for. A fault while deciding cuts: nothing stays open unchecked. */
-export function recheck(tunnel: Tunnel, checks: LiveChecks): undefined | Promise<void> {
-  try {
-    const losing = lostPermission(tunnel, checks)
-    if (!(losing instanceof Promise)) {
-      cutFor(tunnel, losing)
-      return undefined
-    }
-    const waited = losing.then((lost) => cutFor(tunnel, lost)).catch(() => tunnel.relay.cut('policy_changed'))
-    // What is lost for sure does not wait for a policy that has yet to be asked for.
-    const lost = lostUnder(checks.layersKnownFor(tunnel.identity), tunnel, checks)
-    cutFor(tunnel, lost)
-    return lost ? undefined : waited
-  } catch {
-    tunnel.relay.cut('policy_changed')
-    return undefined
+/**
+ * Looks at every open tunnel again, a few at a time, and cuts what a new connection would not get. Resolves when nothing passes any more on what is lost for
+ * sure. Whoever is let out meanwhile was judged, or is looked at when it begins, by what holds by then.
+ */
+export async function recheckAll(registry: TunnelRegistry, checks: LiveChecks): Promise<Rechecked> {
+  const waiting: Promise<void>[] = []
+  await inSlices(recheckSteps(registry, checks, waiting))
+  return { over: Promise.all(waiting).then(() => registry.cutsDone()) }
+}
+
+function* recheckSteps(registry: TunnelRegistry, checks: LiveChecks, waiting: Promise<void>[]): Waits<void> {
+  for (const watched of registry.list()) {
+    const waits = recheck(registry, watched, checks)
+    if (waits !== undefined) waiting.push(waits)
+    yield undefined
   }
 }
 
-function cutFor(tunnel: Tunnel, lost: Lost | undefined): void {
-  if (lost) tunnel.relay.cut(closeReasonOf(lost))
+/** The same for one; a promise only where a policy has yet to be asked for. A fault while deciding cuts: nothing stays open unchecked. */
+export function recheck(registry: TunnelRegistry, watched: Watched, checks: LiveChecks): undefined | Promise<void> {
+  const { tunnel } = watched
+  const cutFor = (lost: Lost | undefined): void => {
+    if (lost) registry.cut(watched, closeReasonOf(lost))
+  }
+  try {
+    const losing = lostPermission(tunnel, checks)
+    if (!(losing instanceof Promise)) {
+      cutFor(losing)
+      return undefined
+    }
+    const waited = losing.then(cutFor).catch(() => registry.cut(watched, 'policy_changed'))
+    // What is lost for sure does not wait for a policy that has yet to be asked for.
+    const lost = lostUnder(checks.layersKnownFor(tunnel.identity), tunnel, checks)
+    cutFor(lost)
+    return lost ? undefined : waited
+  } catch {
+    registry.cut(watched, 'policy_changed')
+    return undefined
+  }
 }
 
 /** Asks everything again that can have changed since the permission was given; `undefined` while it holds. A promise only where a policy has yet to be asked for. */

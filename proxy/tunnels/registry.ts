@@ -1,9 +1,11 @@
 /**
  * Every open tunnel, and what ends it before its time: its token's expiry, a revocation, a policy that no longer allows it, idleness, a used-up quota.
- * One coarse timer looks at all of them; no tunnel has a timer of its own.
+ * One coarse timer looks at all of them; no tunnel has a timer of its own. Thousands may be cut at once: nothing passes on any of them from that moment, and
+ * their ends, which take longer, are done a few at a time.
  */
-import type { Permit } from '../../policies/index.ts'
+import { finish, type Permit } from '../../policies/index.ts'
 import type { Clock } from '../clock.ts'
+import { inSlices, type Waits } from '../in-slices.ts'
 import type { CloseReason } from '../reasons.ts'
 import type { DecidedBy } from '../request.ts'
 import type { Relay } from '../relay/relay.ts'
@@ -20,7 +22,8 @@ export interface Tunnel {
   /** Wall clock; the tunnel never outlives it by more than a sweep, nor, if that clock is put back, the time that it had left when it was opened. */
   readonly expiresAtMs: number
   readonly place: Place
-  readonly relay: Pick<Relay, 'bytesIn' | 'bytesOut' | 'lastActivityMs' | 'cut'>
+  /** One that can't be stopped is ended at once. */
+  readonly relay: Pick<Relay, 'bytesIn' | 'bytesOut' | 'lastActivityMs' | 'cut'> & Partial<Pick<Relay, 'stop'>>
 }
 
 /** A tunnel that is watched. */
@@ -30,6 +33,8 @@ export interface Watched extends Member {
   readonly lastsUntilMs: number
   /** Bytes already counted against the quota. */
   counted: number
+  /** Why nothing passes on it any more. */
+  cutFor: CloseReason | undefined
 }
 
 /** Tunnels are looked at four times a second: a cut is never later than a second after its cause, with room for a busy event loop. */
@@ -41,6 +46,9 @@ export class TunnelRegistry {
   readonly #clock: Clock
   readonly #timer: NodeJS.Timeout
   #idleTimeoutMs: number
+  /** Nothing passes on them any more, and they have yet to end. */
+  readonly #stopped: Watched[] = []
+  #ending: Promise<void> | undefined
 
   /** `idleTimeoutMs`: a tunnel without a byte in either direction for this long is cut. `sweepMs`: how often they are looked at; default 250. */
   constructor(options: { readonly clock: Clock; readonly idleTimeoutMs: number; readonly sweepMs?: number }) {
@@ -54,7 +62,7 @@ export class TunnelRegistry {
     this.#idleTimeoutMs = idleTimeoutMs
   }
 
-  /** How many are open. */
+  /** How many are open, those that are about to end among them. */
   get size(): number {
     return this.#watched.size
   }
@@ -73,7 +81,7 @@ export class TunnelRegistry {
   /** From now on the tunnel is watched, until {@link remove}. */
   add(tunnel: Tunnel): Watched {
     const lastsUntilMs = this.#clock.monotonicMs() + tunnel.expiresAtMs - this.#clock.wallMs()
-    const watched = { tunnel, lastsUntilMs, counted: 0, rosterPlace: -1 }
+    const watched = { tunnel, lastsUntilMs, counted: 0, cutFor: undefined, rosterPlace: -1 }
     this.#watched.add(watched)
     return watched
   }
@@ -85,21 +93,39 @@ export class TunnelRegistry {
     watched.tunnel.place.release()
   }
 
-  /** The open tunnels, in no order. */
-  list(): Tunnel[] {
-    return this.#watched.list().map(({ tunnel }) => tunnel)
+  /** The open tunnels that are not cut, in no order. */
+  list(): Watched[] {
+    return this.#watched.list().filter(({ cutFor }) => cutFor === undefined)
   }
 
-  /** Cuts every tunnel for which `reasonToCut` has a reason; returns how many. */
-  cutWhere(reasonToCut: (tunnel: Tunnel) => CloseReason | undefined): number {
-    let cut = 0
-    for (const tunnel of this.list()) {
-      const reason = reasonToCut(tunnel)
-      if (reason === undefined) continue
-      tunnel.relay.cut(reason)
-      cut++
+  /** Nothing passes on the tunnel any more; its end follows soon. Idempotent; the first reason stands. */
+  cut(watched: Watched, reason: CloseReason): void {
+    if (watched.cutFor !== undefined) return
+    watched.cutFor = reason
+    const { relay } = watched.tunnel
+    if (relay.stop === undefined) {
+      relay.cut(reason)
+      return
     }
-    return cut
+    relay.stop(reason)
+    this.#stopped.push(watched)
+    // Once whoever cuts has stopped all that it means to.
+    this.#ending ??= Promise.resolve().then(() => inSlices(this.#endStopped()))
+  }
+
+  /** Cuts all of them. */
+  cutAll(reason: CloseReason): void {
+    for (const watched of this.list()) this.cut(watched, reason)
+  }
+
+  /** Resolves when all that was cut has been ended. */
+  async cutsDone(): Promise<void> {
+    await this.#ending
+  }
+
+  /** Ends at once what was cut, however long that takes: for when nobody else is served any more. */
+  endCut(): void {
+    finish(this.#endStopped())
   }
 
   /** Cuts what has expired, idled too long or used up its quota. Runs by itself; tests call it with their own clock. */
@@ -110,15 +136,23 @@ export class TunnelRegistry {
     this.#watched.forEach((watched) => {
       const { tunnel, lastsUntilMs } = watched
       const overQuota = countBytes(watched)
-      if (wallMs >= tunnel.expiresAtMs || nowMs >= lastsUntilMs) tunnel.relay.cut('token_expired')
-      else if (overQuota) tunnel.relay.cut('byte_quota')
-      else if (tunnel.relay.lastActivityMs <= idleSinceMs) tunnel.relay.cut('idle_timeout')
+      if (wallMs >= tunnel.expiresAtMs || nowMs >= lastsUntilMs) this.cut(watched, 'token_expired')
+      else if (overQuota) this.cut(watched, 'byte_quota')
+      else if (tunnel.relay.lastActivityMs <= idleSinceMs) this.cut(watched, 'idle_timeout')
     })
   }
 
   /** Idempotent. */
   close(): void {
     clearInterval(this.#timer)
+  }
+
+  *#endStopped(): Waits<void> {
+    for (let next = this.#stopped.pop(); next !== undefined; next = this.#stopped.pop()) {
+      if (next.cutFor !== undefined) next.tunnel.relay.cut(next.cutFor)
+      yield undefined
+    }
+    this.#ending = undefined
   }
 }
 

@@ -5,7 +5,7 @@ import type { Core } from '../core.ts'
 import type { RunningGateway } from '../gateway.ts'
 import type { Ask } from './protocol.ts'
 
-/** A policy that has yet to be asked for must not keep an answer: what is known to be lost was cut before the wait. */
+/** A policy that has yet to be asked for must not keep an answer: nothing passes any more on what is known to be lost, before the wait. */
 const RECHECK_MS = 1_000
 const TAKE_OVER_MS = 5_000
 
@@ -19,7 +19,7 @@ export async function answer(
   switch (ask.what) {
     case 'look':
       if (!core.state.look()) throw new Error('the state can not be read')
-      return withinMs(RECHECK_MS, core.recheck())
+      return withinMs(RECHECK_MS, (await core.recheck()).over)
     case 'takeOver':
       return withinMs(TAKE_OVER_MS, core.takeOver(ask.config))
     case 'list':

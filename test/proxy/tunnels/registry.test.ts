@@ -121,7 +121,7 @@ test('a tunnel that ended is no longer watched, its last bytes are counted and i
   })
 })
 
-test('cutWhere cuts what it is told, also when cutting removes tunnels on the way', () => {
+test('all that is cut is cut, also when cutting one removes it', () => {
   const { clock, registry } = setUp()
   const tunnels = ['a', 'b', 'c'].map((id) => tunnel(clock, id))
   for (const t of tunnels) {
@@ -132,8 +132,94 @@ test('cutWhere cuts what it is told, also when cutting removes tunnels on the wa
       registry.remove(watched)
     }
   }
-  expect(registry.cutWhere((t) => (t.identity.sandbox === 'b' ? undefined : 'token_revoked'))).toBe(2)
-  expect([...registry.list()].map((t) => t.requestId)).toEqual(['b'])
+  registry.cutAll('drain_deadline')
+  expect(tunnels.map((t) => t.cuts)).toEqual([['drain_deadline'], ['drain_deadline'], ['drain_deadline']])
+  expect(registry.list()).toEqual([])
+})
+
+/** One that can be stopped, and whose end takes longer than a slice. */
+function slowToEnd(clock: ManualClock, requestId: string) {
+  const t = tunnel(clock, requestId)
+  const stops: CloseReason[] = []
+  const relay = Object.assign(t.relay, {
+    stop: (reason: CloseReason): void => void stops.push(reason),
+    cut: (reason: CloseReason): void => {
+      t.cuts.push(reason)
+      const untilMs = performance.now() + 6
+      while (performance.now() < untilMs);
+    },
+  })
+  return { ...t, value: { ...t.value, relay }, stops }
+}
+
+test('of many that are cut all are stopped at once, and their ends leave turns to others', async () => {
+  const { clock, registry } = setUp()
+  const tunnels = Array.from({ length: 20 }, (_none, at) => slowToEnd(clock, `t${at}`))
+  const watched = tunnels.map((t) => registry.add(t.value))
+  const ended = () => tunnels.filter((t) => t.cuts.length > 0).length
+  registry.cutAll('drain_deadline')
+  expect(tunnels.map((t) => t.stops)).toEqual(tunnels.map(() => ['drain_deadline']))
+  const seen = new Set<number>()
+  let isOver = false
+  const look = () => {
+    seen.add(ended())
+    if (!isOver) setImmediate(look)
+  }
+  look()
+  await registry.cutsDone()
+  isOver = true
+  expect(seen.size).toBeGreaterThan(10)
+  expect(tunnels.map((t) => t.cuts)).toEqual(tunnels.map(() => ['drain_deadline']))
+  // Places are held until a tunnel is gone.
+  expect({ open: registry.size, listed: registry.list().length }).toEqual({ open: 20, listed: 0 })
+  for (const one of watched) registry.remove(one)
+})
+
+test('the first reason stands, whoever cuts while others wait for their end', async () => {
+  const { clock, registry } = setUp()
+  const tunnels = ['a', 'b', 'c'].map((id) => slowToEnd(clock, id))
+  const [a, b, c] = tunnels.map((t) => registry.add(t.value))
+  if (!a || !b || !c) throw new Error('three were added')
+  registry.cut(a, 'token_revoked')
+  registry.cut(b, 'policy_changed')
+  await new Promise((resolve) => setImmediate(resolve))
+  registry.cut(a, 'policy_changed')
+  registry.cut(c, 'operator')
+  clock.advance(10_000_000)
+  registry.sweep()
+  await registry.cutsDone()
+  expect(tunnels.map((t) => t.cuts)).toEqual([['token_revoked'], ['policy_changed'], ['operator']])
+  expect(tunnels.map((t) => t.stops)).toEqual([['token_revoked'], ['policy_changed'], ['operator']])
+})
+
+test('what is cut while nothing waits any more ends too, and so does what is cut by an end', async () => {
+  const { clock, registry } = setUp()
+  const [first, second, third] = ['a', 'b', 'c'].map((id) => slowToEnd(clock, id))
+  if (!first || !second || !third) throw new Error('three were made')
+  const watched = registry.add(second.value)
+  const cut = first.relay.cut
+  first.relay.cut = (reason) => {
+    cut(reason)
+    registry.cut(watched, 'error')
+  }
+  registry.cut(registry.add(first.value), 'operator')
+  await registry.cutsDone()
+  registry.cut(registry.add(third.value), 'operator')
+  await registry.cutsDone()
+  expect([first.cuts, second.cuts, third.cuts]).toEqual([['operator'], ['error'], ['operator']])
+})
+
+test('a gateway that closes ends at once what waits', async () => {
+  const { clock, registry } = setUp()
+  const tunnels = Array.from({ length: 5 }, (_none, at) => slowToEnd(clock, `t${at}`))
+  for (const t of tunnels) registry.add(t.value)
+  registry.cutAll('token_revoked')
+  await new Promise((resolve) => setImmediate(resolve))
+  registry.cutAll('drain_deadline')
+  registry.endCut()
+  expect(tunnels.map((t) => t.cuts)).toEqual(tunnels.map(() => ['token_revoked']))
+  await registry.cutsDone()
+  expect(tunnels.map((t) => t.cuts)).toEqual(tunnels.map(() => ['token_revoked']))
 })
 
 test('a sweep looks at every tunnel, also when cutting one removes it and others', () => {
