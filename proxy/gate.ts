@@ -6,6 +6,7 @@ import type { Clock } from './clock.ts'
 import type { Config } from './config/schema.ts'
 import type { Gate } from './connection.ts'
 import type { GatewayLogger } from './core.ts'
+import type { Door } from './door.ts'
 import type { Resolver } from './egress/resolver.ts'
 import { faultForLog } from './fault-for-log.ts'
 import { KnownDestinations } from './known-destinations.ts'
@@ -37,6 +38,8 @@ export interface GateParts {
   readonly isClosing: () => boolean
   readonly onSetUp: Metrics['countSetUp']
   readonly tracer: Tracer | undefined
+  /** Told of what is refused. */
+  readonly door: Pick<Door, 'cameToNothing'>
 }
 
 /** What a decision ends with that a closing gateway does not wait for. */
@@ -93,7 +96,8 @@ export function createGate(parts: GateParts): {
     resolver: parts.resolver,
     limits,
     audit,
-    onOutcome: ({ traceparent }, { times }, entry, isOut) => {
+    onOutcome: ({ traceparent, client }, { times }, entry, isOut) => {
+      if (entry.effective === 'deny') parts.door.cameToNothing(client)
       if (times === undefined) return
       tracer?.begin(traceparent, times, entry, isOut)
       const { dns_ms: dnsMs, connect_ms: connectMs } = entry.kind === 'decision' ? entry : NO_WAIT

@@ -35,6 +35,8 @@ export interface Metrics {
   readonly countSetUp: (times: SetUpTimes) => void
   /** A connection closed before it sent a byte: port scans and health checks. They leave no audit line. */
   readonly countEmptyConnection: () => void
+  /** A connection of a client who is turned away was closed unread. */
+  readonly countTurnedAway: () => void
   /** A tunnel ended. Bytes in are origin to client. */
   readonly countTunnel: (tunnel: TunnelEnd) => void
   readonly countAuditLines: (lines: number) => void
@@ -113,6 +115,10 @@ export function createMetrics(options: MetricsOptions): Metrics {
     ['dialect', 'decision', 'reason'],
   )
   const empty = shown.counter('empty_connections_total', 'Connections that closed before they sent a byte.')
+  const turnedAway = shown.counter(
+    'turned_away_connections_total',
+    'Connections that were closed unread, since too much of their address came to nothing.',
+  )
   const addClose = shown.tally('tunnel_closes_total', 'Tunnels that ended, by reason.', ['close_reason'])
   const addLines = shown.tally('audit_lines_total', 'Lines of callers that the audit log took.')
   const auditLost = shown.counter('audit_lost_total', 'Lines of the audit log that were lost for good.')
@@ -153,6 +159,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
       if (totalMs !== undefined) setUp.observe(totalMs / 1000)
     },
     countEmptyConnection: () => empty.inc(),
+    countTurnedAway: () => turnedAway.inc(),
     countTunnel: ({ closeReason, durationMs, bytesIn, bytesOut }) => {
       addClose(1, closeReason)
       durations.observe(durationMs / 1000)

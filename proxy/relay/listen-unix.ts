@@ -3,7 +3,7 @@ import fs from 'node:fs'
 import net from 'node:net'
 import { dirname } from 'node:path'
 import { SallyportError } from '../../policies/error.ts'
-import { closeServers, handOver, type ListenCommon, listenFailed, type Listener, openServer } from './listener.ts'
+import { closeServers, handOver, type ListenCommon, listenFailed, type Listener, openServer, turnAway } from './listener.ts'
 
 /** A unix socket. */
 export interface ListenUnixOptions extends ListenCommon {
@@ -33,9 +33,9 @@ export async function listenUnix(options: ListenUnixOptions): Promise<Listener> 
   if (!fs.existsSync(dirname(path)))
     throw listenFailed(where, Object.assign(new Error('no such folder'), { code: 'ENOENT' }))
   await removeStale(path, where)
-  const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) =>
-    handOver(options, socket, true),
-  )
+  const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
+    if (!turnAway(options, socket, true)) handOver(options, socket, true)
+  })
   await openServer(server, where, { path }, options)
   try {
     fs.chmodSync(path, options.mode ?? 0o600)

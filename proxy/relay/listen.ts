@@ -3,7 +3,16 @@ import { constants } from 'node:crypto'
 import net from 'node:net'
 import tls from 'node:tls'
 import { SallyportError } from '../../policies/error.ts'
-import { closeServers, handOver, type ListenCommon, type Listener, openServer, type TlsMaterial } from './listener.ts'
+import {
+  closeServers,
+  handOver,
+  handshakeFailed,
+  type ListenCommon,
+  type Listener,
+  openServer,
+  type TlsMaterial,
+  turnAway,
+} from './listener.ts'
 import { whyUnreadable } from '../unreadable.ts'
 
 export type { ListenCommon, Listener, TlsMaterial } from './listener.ts'
@@ -84,7 +93,9 @@ export function canShareTcp(): boolean {
 function createServer(options: ListenTcpOptions): net.Server {
   const common = { allowHalfOpen: true, noDelay: true }
   if (options.tls === undefined) {
-    return net.createServer({ ...common, pauseOnConnect: true }, (socket) => handOver(options, socket, false))
+    return net.createServer({ ...common, pauseOnConnect: true }, (socket) => {
+      if (!turnAway(options, socket, false)) handOver(options, socket, false)
+    })
   }
   const server = tls.createServer(
     {
@@ -98,10 +109,20 @@ function createServer(options: ListenTcpOptions): net.Server {
     (socket) => handOver(options, socket, false),
   )
   server.on('tlsClientError', (fault: NodeJS.ErrnoException, socket) => {
-    options.onFault?.({ kind: 'tls_handshake', code: fault.code ?? 'UNKNOWN' })
+    handshakeFailed(options, socket, fault.code ?? 'UNKNOWN')
     socket.destroy()
   })
+  turnAwayBeforeHandshake(server, options)
   return server
+}
+
+/** A handshake costs more than all that could follow. */
+function turnAwayBeforeHandshake(server: tls.Server, options: ListenTcpOptions): void {
+  const handshakes = server.listeners('connection') as ((socket: net.Socket) => void)[]
+  server.removeAllListeners('connection')
+  server.on('connection', (socket: net.Socket) => {
+    if (!turnAway(options, socket, false)) for (const begin of handshakes) begin.call(server, socket)
+  })
 }
 
 function requiresCertificate(material: TlsMaterial): boolean {

@@ -2,6 +2,7 @@
 import type net from 'node:net'
 import tls from 'node:tls'
 import { SallyportError } from '../../policies/error.ts'
+import { type Door, WEIGHT } from '../door.ts'
 import type { ClientInfo } from '../request.ts'
 import type { Identity } from '../tokens/identity.ts'
 import { Side } from './side.ts'
@@ -14,6 +15,8 @@ export interface ListenCommon {
   readonly onSide: (side: Side, client: ClientInfo) => void
   /** Faults of a single connection or of accepting (a failed TLS handshake, no descriptors left); the listener goes on. */
   readonly onFault?: (fault: ListenFault) => void
+  /** Who is closed at once. Default: nobody. */
+  readonly door?: Pick<Door, 'isOpenToAll' | 'turnsAway' | 'cameToNothing'>
 }
 
 /** What went wrong while listening; `code` is the system's or OpenSSL's. */
@@ -49,6 +52,21 @@ export interface Listener {
 
 /** Connections that wait to be accepted, for each listener; the system may allow fewer. */
 export const BACKLOG = 4096
+
+/** Closes a connection of a client who is turned away. Whether it did. */
+export function turnAway({ door, bound }: ListenCommon, socket: net.Socket, isUnix: boolean): boolean {
+  if (door === undefined || door.isOpenToAll) return false
+  const address = isUnix ? 'unix' : canonicalAddress(socket.remoteAddress)
+  if (!door.turnsAway(bound === undefined ? { address } : { address, bound })) return false
+  socket.destroy()
+  return true
+}
+
+/** Books a TLS handshake that failed. */
+export function handshakeFailed({ door, onFault }: ListenCommon, socket: tls.TLSSocket, code: string): void {
+  door?.cameToNothing({ address: canonicalAddress(socket.remoteAddress) }, WEIGHT.handshake)
+  onFault?.({ kind: 'tls_handshake', code })
+}
 
 /** Hands an accepted connection on, unread, with what is known of its client. */
 export function handOver(options: ListenCommon, socket: net.Socket | tls.TLSSocket, isUnix: boolean): void {

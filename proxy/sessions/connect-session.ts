@@ -6,7 +6,7 @@ import type { Side } from '../relay/side.ts'
 import type { ClientInfo, ConnectionRequest, Refusal } from '../request.ts'
 import { readProxyAuthorization } from '../tokens/credentials.ts'
 import { closeAfter, readMessage } from './reading.ts'
-import { endEarly, requestOf, type SessionContext } from './session.ts'
+import { endEarly, mayGoOn, requestOf, type SessionContext } from './session.ts'
 
 /**
  * Serves one CONNECT whose first bytes are `first`. `challenged`: the answer was a 407 and the connection stays open for another try, which
@@ -19,7 +19,7 @@ export async function serveConnect(
   first: Buffer,
   mayAskAgain: boolean,
 ): Promise<'challenged' | 'over'> {
-  const reading = readMessage(side, first, parseConnectHead)
+  const reading = readMessage(side, first, parseConnectHead, mayGoOn(context, client))
   const { message: head, bytes } = reading instanceof Promise ? await reading : reading
   if (head.state === 'ended') {
     await endEarly(context, side, client, bytes, 'connect')

@@ -11,26 +11,31 @@ export interface Read<M> {
   readonly bytes: Buffer
 }
 
-/** Reads until `parse` knows what the bytes are, or the client ends. Not a promise when it is known already. The caller's deadline ends a slow client. */
+/**
+ * Reads until `parse` knows what the bytes are, or the client ends. Not a promise when it is known already. The caller's deadline ends a slow client;
+ * `mayGoOn` is asked for every piece after the first, and a client for whom it says no has ended.
+ */
 export function readMessage<M extends { readonly state: string }>(
   side: Side,
   first: Buffer,
   parse: (bytes: Buffer, seenBytes: number) => M,
+  mayGoOn: () => boolean,
 ): Read<M> | Promise<Read<M>> {
   const message = parse(first, 0)
-  return isWhole(message) ? { message, bytes: first } : readOn(side, first, parse)
+  return isWhole(message) ? { message, bytes: first } : readOn(side, first, parse, mayGoOn)
 }
 
 async function readOn<M extends { readonly state: string }>(
   side: Side,
   first: Buffer,
   parse: (bytes: Buffer, seenBytes: number) => M,
+  mayGoOn: () => boolean,
 ): Promise<Read<M>> {
   let bytes = first
   for (;;) {
     const seenBytes = bytes.length
     const chunk = await side.read()
-    if (chunk === null) return { message: { state: 'ended' }, bytes }
+    if (chunk === null || (seenBytes > 0 && !mayGoOn())) return { message: { state: 'ended' }, bytes }
     bytes = seenBytes === 0 ? chunk : Buffer.concat([bytes, chunk])
     const message = parse(bytes, seenBytes)
     if (isWhole(message)) return { message, bytes }

@@ -4,7 +4,7 @@ import type { Side } from '../relay/side.ts'
 import type { ClientInfo } from '../request.ts'
 import { refuseHttp, serveConnect } from './connect-session.ts'
 import { readMessage } from './reading.ts'
-import { endEarly, requestOf, type SessionContext } from './session.ts'
+import { endEarly, mayGoOn, requestOf, type SessionContext } from './session.ts'
 import { serveSocks5 } from './socks5-session.ts'
 
 /** A client that asks again and again without credentials is not kept for ever. */
@@ -14,9 +14,10 @@ const NOTHING = Buffer.alloc(0)
 
 /** Serves one connection by its first byte; resolves when it is a tunnel, somebody else's, or ended. */
 export async function serveSide(context: SessionContext, side: Side, client: ClientInfo): Promise<void> {
+  const goOn = mayGoOn(context, client)
   for (let challenges = 0; ; challenges++) {
     context.heads.start(side)
-    const { message, bytes } = await readMessage(side, NOTHING, readDialect)
+    const { message, bytes } = await readMessage(side, NOTHING, readDialect, goOn)
     if (message.state === 'ended') {
       if (challenges === 0 || bytes.length > 0) return endEarly(context, side, client, bytes, 'http')
       context.heads.stop(side)

@@ -2,6 +2,7 @@
 import type net from 'node:net'
 import { type Gate, type openConnection, recordRefusal } from '../connection.ts'
 import type { Deadlines } from '../deadlines.ts'
+import { type Door, WEIGHT } from '../door.ts'
 import type { Side } from '../relay/side.ts'
 import type { ClientInfo, ConnectionRequest, Credentials, Dialect } from '../request.ts'
 import type { NewTunnel } from '../tunnels/start-tunnel.ts'
@@ -21,6 +22,8 @@ export interface SessionContext {
   readonly forward: (socket: net.Socket, client: ClientInfo) => void
   /** A client came and left without a byte. */
   readonly onEmpty: () => void
+  /** Told of what comes to nothing without a line. */
+  readonly door: Pick<Door, 'cameToNothing' | 'isClosedTo'>
 }
 
 /** What a request looks like before anything is known of it. */
@@ -33,6 +36,14 @@ export function requestOf(
   traceparent?: string,
 ): ConnectionRequest {
   return { requestId: context.newRequestId(), dialect, target, credentials, client, traceparent }
+}
+
+/** Whether a client may send its head in yet another piece; each is booked. */
+export function mayGoOn({ door }: SessionContext, client: ClientInfo): () => boolean {
+  return () => {
+    door.cameToNothing(client, WEIGHT.piece)
+    return !door.isClosedTo(client)
+  }
 }
 
 /** A client that left, or was too slow, before its request was whole. Nothing can be answered; one that sent something is written down. */
@@ -52,5 +63,6 @@ export async function endEarly(
     })
   } else {
     context.onEmpty()
+    context.door.cameToNothing(client)
   }
 }

@@ -15,7 +15,7 @@ import type { Side } from '../relay/side.ts'
 import type { ClientInfo, Credentials, Refusal } from '../request.ts'
 import { readSocksPassword } from '../tokens/credentials.ts'
 import { closeAfter, readMessage } from './reading.ts'
-import { endEarly, requestOf, type SessionContext } from './session.ts'
+import { endEarly, mayGoOn, requestOf, type SessionContext } from './session.ts'
 
 /** Serves a connection whose first byte is that of SOCKS5; resolves when it is a tunnel or ended. */
 export async function serveSocks5(
@@ -54,7 +54,7 @@ export async function serveSocks5(
 
   /** The next message and the bytes behind it; `undefined` when the connection is over. */
   async function next<T extends object>(have: Buffer, parse: (bytes: Buffer) => SocksMessage<T>) {
-    const { message, bytes } = await readMessage(side, have, parse)
+    const { message, bytes } = await readMessage(side, have, parse, mayGoOn(context, client))
     if (message.state === 'done') return { ...message, rest: bytes.subarray(message.length) }
     if (message.state === 'refused') {
       await refuse({ ok: false, reason: message.reason, detail: message.detail }, message.reply, message.target)
