@@ -150,7 +150,8 @@ async function call(socketPath: string, method: string, route: string, body?: ob
   return text === '' ? undefined : JSON.parse(text)
 }
 
-async function reachable(port: number): Promise<void> {
+/** @throws Error when nothing listens on the port of 127.0.0.1 within a minute */
+export async function reachable(port: number): Promise<void> {
   for (let tries = 0; tries < 1200; tries += 1) {
     const socket = net.connect(port, '127.0.0.1')
     const isOpen = await new Promise((resolve) => {

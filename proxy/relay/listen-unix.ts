@@ -3,7 +3,15 @@ import fs from 'node:fs'
 import net from 'node:net'
 import { dirname } from 'node:path'
 import { SallyportError } from '../../policies/error.ts'
-import { closeServers, handOver, type ListenCommon, listenFailed, type Listener, openServer, turnAway } from './listener.ts'
+import {
+  closeServers,
+  handOver,
+  type ListenCommon,
+  listenFailed,
+  type Listener,
+  openServer,
+  turnAway,
+} from './listener.ts'
 
 /** A unix socket. */
 export interface ListenUnixOptions extends ListenCommon {

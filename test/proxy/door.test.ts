@@ -1,0 +1,135 @@
+/** Whose connections are closed unread, for how long, and who says so. */
+import { expect, test, vi } from 'vitest'
+import { Door, type TurnedAway, WEIGHT } from '../../proxy/door.ts'
+import type { Identity } from '../../proxy/tokens/identity.ts'
+
+const HOSTILE = { address: '203.0.113.1' }
+const OTHER = { address: '203.0.113.2' }
+
+/** A door on a clock that the test moves; `busy` is what the event loop is. */
+function door(busy: number) {
+  const world = { nowMs: 0, busy, said: [] as (readonly TurnedAway[])[], turned: 0 }
+  const made = new Door({
+    clock: { monotonicMs: () => world.nowMs },
+    busy: () => world.busy,
+    onSay: (turnedAway) => world.said.push(turnedAway),
+    onTurnAway: () => world.turned++,
+  })
+  return { door: made, world }
+}
+
+/** So many a second, for so long; how many were let in, all of which came to nothing. */
+function flood({ door: at, world }: ReturnType<typeof door>, perSecond: number, seconds: number, client = HOSTILE) {
+  let letIn = 0
+  for (let sent = 0; sent < perSecond * seconds; sent++) {
+    world.nowMs += 1000 / perSecond
+    if (at.turnsAway(client)) continue
+    letIn++
+    at.cameToNothing(client)
+  }
+  return letIn
+}
+
+test('while there is time nobody is turned away', () => {
+  const one = door(0.3)
+  expect(flood(one, 5000, 5)).toBe(25_000)
+  expect(one.door.isOpenToAll).toBe(true)
+})
+
+test('while there is none, a flood is held to little, and the others are let in', () => {
+  const one = door(0.95)
+  flood(one, 10_000, 1)
+  // 300 a second, and what little time is left from before.
+  expect(flood(one, 10_000, 10)).toBeLessThan(3_500)
+  expect(flood(one, 10_000, 10)).toBeGreaterThan(2_500)
+  expect(one.door.turnsAway(OTHER)).toBe(false)
+  expect(flood(one, 200, 5, OTHER)).toBe(1000)
+})
+
+test('who comes to nothing seldom is let in, however busy it is', () => {
+  const one = door(1)
+  flood(one, 10_000, 5)
+  expect(flood(one, 250, 20, OTHER)).toBe(5000)
+})
+
+test('a flood that ends is forgiven', () => {
+  const one = door(1)
+  flood(one, 10_000, 3)
+  expect(one.door.turnsAway(HOSTILE)).toBe(true)
+  one.world.nowMs += 1000
+  expect(one.door.turnsAway(HOSTILE)).toBe(false)
+  expect(one.door.isOpenToAll).toBe(true)
+})
+
+test('what there is time for comes back, also for the time that nobody asked', () => {
+  const one = door(1)
+  flood(one, 10_000, 3)
+  one.world.busy = 0.1
+  one.world.nowMs += 10_000
+  expect(flood(one, 5000, 5)).toBe(25_000)
+})
+
+test('it is asked how busy the loop is ten times a second, not for each', () => {
+  const asked = vi.fn(() => 1)
+  let nowMs = 0
+  const one = new Door({ clock: { monotonicMs: () => nowMs }, busy: asked })
+  for (let at = 0; at < 10_000; at++) {
+    nowMs += 0.1
+    one.cameToNothing(HOSTILE)
+    one.turnsAway(HOSTILE)
+  }
+  expect(asked.mock.calls.length).toBeLessThanOrEqual(11)
+})
+
+test('dearer things cost more, pieces of a head less', () => {
+  const [handshakes, pieces] = [door(1), door(1)]
+  for (let at = 0; at < 4000; at++) handshakes.door.cameToNothing(HOSTILE, WEIGHT.handshake)
+  for (let at = 0; at < 50_000; at++) pieces.door.cameToNothing(HOSTILE, WEIGHT.piece)
+  expect([handshakes, pieces].map((one) => one.door.isClosedTo(HOSTILE))).toEqual([true, false])
+})
+
+test('a bound listener has what comes to nothing for itself', () => {
+  const one = door(1)
+  const bound = { tokenId: 'bound-1' } as Identity
+  for (let at = 0; at < 20_000; at++) one.door.cameToNothing({ address: 'unix', bound })
+  expect(one.door.turnsAway({ address: 'unix', bound })).toBe(true)
+  expect(one.door.turnsAway({ address: 'unix' })).toBe(false)
+  expect(one.door.turnsAway({ address: 'unix', bound: { ...bound, tokenId: 'bound-2' } })).toBe(false)
+})
+
+test('the addresses that are kept in mind are bounded, and whoever is forgotten is not turned away for ever', () => {
+  const one = door(1)
+  one.door.cameToNothing(HOSTILE, 1e9)
+  for (let at = 0; at < 10_000; at++) one.door.cameToNothing({ address: `2001:db8::${at.toString(16)}` })
+  expect(one.door.turnsAway(HOSTILE)).toBe(false)
+  expect(one.door.isOpenToAll).toBe(true)
+})
+
+test('it is said who was turned away: sixteen by name, the others together', () => {
+  const one = door(1)
+  const clients = Array.from({ length: 20 }, (_none, at) => ({ address: `203.0.113.${at}` }))
+  for (const client of clients) one.door.cameToNothing(client, 1e9)
+  for (const client of clients) for (let times = 0; times < 3; times++) one.door.turnsAway(client)
+  one.door.close()
+  one.door.close()
+  expect(one.world.turned).toBe(60)
+  expect(one.world.said).toHaveLength(1)
+  const [said = []] = one.world.said
+  expect(said.map(({ connections }) => connections)).toEqual([...Array<number>(16).fill(3), 12])
+  expect(said.map(({ who }) => who)).toEqual([...clients.slice(0, 16).map(({ address }) => address), undefined])
+})
+
+test('it is said every ten seconds', () => {
+  vi.useFakeTimers()
+  try {
+    const one = door(1)
+    one.door.cameToNothing(HOSTILE, 1e9)
+    one.door.turnsAway(HOSTILE)
+    vi.advanceTimersByTime(10_000)
+    expect(one.world.said).toEqual([[{ who: HOSTILE.address, connections: 1 }]])
+    vi.advanceTimersByTime(60_000)
+    expect(one.world.said).toHaveLength(1)
+  } finally {
+    vi.useRealTimers()
+  }
+})
