@@ -1,19 +1,18 @@
 /** Opens the connections that were permitted, by address literal; no other file of the product opens one, and this one never asks DNS. */
 import net from 'node:net'
 import { isPermit, type IpAddress, type Permit } from '../../policies/index.ts'
+import { HandleWire } from '../relay/handle-wire.ts'
+import {
+  type ConnectingHandle,
+  createConnectRequest,
+  createTcp,
+  faultName,
+  type HandleRequest,
+  hasHandles,
+} from '../relay/node-handles.ts'
+import { SocketWire } from '../relay/socket-wire.ts'
+import type { Wire } from '../relay/wire.ts'
 import { raceStaggered } from './staggered.ts'
-
-/** What `dial` needs of a relay side. */
-export interface AttachableSide {
-  /** Called as soon as the socket is connected, before it reads. */
-  attach(socket: net.Socket): void
-}
-
-/** A side of the relay that is made before its socket: `onread` goes to `net.connect`, then the socket is attached. */
-export interface NewSide<S extends AttachableSide> {
-  readonly side: S
-  readonly onread: net.OnReadOpts
-}
 
 /** How to dial. */
 export interface DialOptions {
@@ -34,15 +33,21 @@ export interface DialFailure {
   readonly connectMs: number
 }
 
-/** An open connection. The socket has a listener for `error`, so that a fault before the caller listens ends nothing else. */
-export interface Dialled<S> {
+/** An open connection. */
+export interface Dialled<C> {
   readonly ok: true
-  readonly socket: net.Socket
-  readonly side: S
+  readonly connection: C
   /** The one of the permit's addresses that answered. */
   readonly address: IpAddress
   readonly connectMs: number
 }
+
+/** Starts one attempt at an address literal; `settle` is called once at most. Returns what gives the attempt up. */
+export type Opener<C> = (
+  address: IpAddress,
+  port: number,
+  settle: (outcome: { readonly connection: C } | DialReason) => void,
+) => () => void
 
 /** From one attempt to the next. @see RFC 8305 section 5, which recommends 250 ms */
 const ATTEMPT_DELAY_MS = 250
@@ -50,35 +55,42 @@ const ATTEMPT_DELAY_MS = 250
 const MAX_ATTEMPTS = 10
 
 /**
- * Connects to one of the permit's addresses, in turn (families interleaved, 250 ms apart, at most ten).
- * With `makeSide` the socket reads through the side's `onread`, and stays open for writing when the other end has finished.
+ * Connects to one of the permit's addresses, in turn (families interleaved, 250 ms apart, at most ten), with one of the openers below.
  * @throws (rejects) the signal's reason when it aborts; `TypeError` for a permit without addresses, and for what is no permit
  * @see RFC 8305 section 4 for the order
  */
-export function dial<S extends AttachableSide>(
-  permit: Permit,
-  options: DialOptions & { readonly makeSide: () => NewSide<S> },
-): Promise<Dialled<S> | DialFailure>
-export function dial(permit: Permit, options: DialOptions): Promise<Dialled<undefined> | DialFailure>
-export function dial<S extends AttachableSide>(
-  permit: Permit,
-  options: ConnectOptions<S>,
-): Promise<Dialled<S | undefined> | DialFailure> {
+export function dial<C>(permit: Permit, open: Opener<C>, options: DialOptions): Promise<Dialled<C> | DialFailure> {
   // The type says so; this is for a caller without types.
   if (!isPermit(permit)) return Promise.reject(new TypeError('only a permit of `decideAddresses` can be dialled'))
-  return connectAny(permit.addresses, permit.destination.port, options)
+  return connectAny(permit.addresses, permit.destination.port, open, options)
 }
 
 /**
  * Connects to a proxy of the operator's own, which no policy judges. Only `upstream.ts` may call it (a test sees to that).
  * @throws as {@link dial}
  */
-export function dialOperatorProxy<S extends AttachableSide>(
+export function dialOperatorProxy<C>(
   addresses: readonly IpAddress[],
   port: number,
-  options: ConnectOptions<S>,
-): Promise<Dialled<S | undefined> | DialFailure> {
-  return connectAny(addresses, port, options)
+  open: Opener<C>,
+  options: DialOptions,
+): Promise<Dialled<C> | DialFailure> {
+  return connectAny(addresses, port, open, options)
+}
+
+/** An ordinary socket, not reading, which has a listener for `error`, so that a fault before the caller listens ends nothing else. */
+export const openSocket: Opener<net.Socket> = (address, port, settle) => connectSocket(address, port, false, settle)
+
+/** The same, but it stays open for writing when the other end has finished; whoever takes it knows how to end that. */
+export const openHalfOpenSocket: Opener<net.Socket> = (address, port, settle) =>
+  connectSocket(address, port, true, settle)
+
+/** A wire for a side, half-open too: without a `net.Socket` where that can be done. */
+export const openWire: Opener<Wire> = (address, port, settle) => {
+  if (hasHandles) return connectHandle(address, port, settle)
+  return connectSocket(address, port, true, (outcome) =>
+    settle(typeof outcome === 'string' ? outcome : { connection: new SocketWire(outcome.connection) }),
+  )
 }
 
 /** IPv6 and IPv4 in turn, IPv6 first, each in the order in which they were answered; as many as are tried. */
@@ -93,25 +105,20 @@ export function interleaveFamilies(addresses: readonly IpAddress[]): readonly Ip
     .slice(0, MAX_ATTEMPTS)
 }
 
-interface ConnectOptions<S extends AttachableSide> extends DialOptions {
-  readonly makeSide?: (() => NewSide<S>) | undefined
-  /** Whether writing goes on when the other end has finished; only a relay side knows how to end that, so it is the default with one. */
-  readonly allowHalfOpen?: boolean | undefined
-}
-
-type Outcome<S> =
-  { readonly ok: true; readonly socket: net.Socket; readonly side: S; readonly address: IpAddress } | DialReason
-
-async function connectAny<S extends AttachableSide>(
+async function connectAny<C>(
   addresses: readonly IpAddress[],
   port: number,
-  options: ConnectOptions<S>,
-): Promise<Dialled<S | undefined> | DialFailure> {
+  open: Opener<C>,
+  options: DialOptions,
+): Promise<Dialled<C> | DialFailure> {
   if (addresses.length === 0) throw new TypeError('nothing to dial: the permit holds no address')
   const startedMs = performance.now()
-  const { winner, failures, timedOut } = await raceStaggered<IpAddress, Outcome<S | undefined>>(
+  const { winner, failures, timedOut } = await raceStaggered<IpAddress, Opened<C> | DialReason>(
     interleaveFamilies(addresses),
-    (address, settle) => connectOne(address, port, options, settle),
+    (address, settle) =>
+      open(address, port, (outcome) =>
+        settle(typeof outcome === 'string' ? outcome : { address, connection: outcome.connection }),
+      ),
     {
       delayMs: ATTEMPT_DELAY_MS,
       timeoutMs: options.timeoutMs,
@@ -120,64 +127,94 @@ async function connectAny<S extends AttachableSide>(
     },
   )
   const connectMs = performance.now() - startedMs
-  if (winner !== undefined && typeof winner !== 'string') {
-    const { socket, side, address } = winner
-    return { ok: true, socket, side, address, connectMs }
-  }
+  if (winner !== undefined && typeof winner !== 'string') return { ok: true, ...winner, connectMs }
   return { ok: false, reason: timedOut ? 'connect_timeout' : worthiest(failures), connectMs }
 }
 
-const ATTEMPT = Symbol('attempt')
+interface Opened<C> {
+  readonly address: IpAddress
+  readonly connection: C
+}
+
+const SETTLE = Symbol('settle')
 
 /** A socket that is being connected, and what is to be told of it. */
 interface AttemptedSocket extends net.Socket {
-  [ATTEMPT]?: { connected(socket: net.Socket): void; failed(reason: DialReason): void } | undefined
+  [SETTLE]?: Parameters<Opener<net.Socket>>[2] | undefined
 }
 
-/** No closure of it stays with the socket, which may stay in memory for long: see `own` in `relay/wiring.ts`. */
-function connectOne<S extends AttachableSide>(
+/** No closure of it stays with the socket. */
+function connectSocket(
   address: IpAddress,
   port: number,
-  { makeSide, allowHalfOpen }: ConnectOptions<S>,
-  settle: (outcome: Outcome<S | undefined>) => void,
+  allowHalfOpen: boolean,
+  settle: Parameters<Opener<net.Socket>>[2],
 ): () => void {
-  const made = makeSide?.()
   const socket: AttemptedSocket = net.connect({
     host: literal(address),
     port,
     lookup: refuseLookup,
     noDelay: true,
-    allowHalfOpen: allowHalfOpen ?? made !== undefined,
-    onread: made?.onread,
+    allowHalfOpen,
   })
-  socket[ATTEMPT] = {
-    connected: (connected) => {
-      // In this very turn: what the origin says first is read right after it.
-      made?.side.attach(connected)
-      settle({ ok: true, socket: connected, side: made?.side, address })
-    },
-    failed: settle,
-  }
+  socket[SETTLE] = settle
   // Stays: a fault before the caller listens ends nothing else.
   socket.on('error', onError)
   socket.on('connect', onConnect)
   return () => {
-    socket[ATTEMPT] = undefined
+    socket[SETTLE] = undefined
     socket.destroy()
   }
 }
 
 function onConnect(this: AttemptedSocket): void {
-  const attempt = this[ATTEMPT]
-  this[ATTEMPT] = undefined
-  attempt?.connected(this)
+  const settle = this[SETTLE]
+  this[SETTLE] = undefined
+  settle?.({ connection: this })
 }
 
 function onError(this: AttemptedSocket, error: NodeJS.ErrnoException): void {
-  const attempt = this[ATTEMPT]
-  this[ATTEMPT] = undefined
+  const settle = this[SETTLE]
+  this[SETTLE] = undefined
   this.destroy()
-  attempt?.failed(reasonFor(error))
+  settle?.(reasonFor(error.code))
+}
+
+/** A connect that is under way. */
+interface Attempt extends HandleRequest {
+  handle?: ConnectingHandle
+  settle?: Parameters<Opener<Wire>>[2] | undefined
+}
+
+/** A handle takes literals and nothing else. */
+function connectHandle(address: IpAddress, port: number, settle: Parameters<Opener<Wire>>[2]): () => void {
+  const text = literal(address)
+  const handle = createTcp()
+  handle.setNoDelay?.(true)
+  const attempt: Attempt = createConnectRequest()
+  attempt.oncomplete = onConnected
+  attempt.handle = handle
+  attempt.settle = settle
+  const fault = address.family === 6 ? handle.connect6(attempt, text, port) : handle.connect(attempt, text, port)
+  if (fault !== 0) onConnected.call(attempt, fault)
+  return () => {
+    if (attempt.settle === undefined) return
+    attempt.settle = undefined
+    handle.close()
+  }
+}
+
+function onConnected(this: Attempt, status: number): void {
+  const { settle, handle } = this
+  this.settle = undefined
+  // Given up, and closed by then.
+  if (settle === undefined || handle === undefined) return
+  if (status === 0) {
+    settle({ connection: new HandleWire(handle) })
+    return
+  }
+  handle.close()
+  settle(reasonFor(faultName(status)))
 }
 
 /** The text of an address, which must be one that `net` takes as it is: it looks anything else up. */
@@ -191,8 +228,8 @@ function refuseLookup(): never {
   throw new TypeError('dialling never asks DNS')
 }
 
-function reasonFor(error: NodeJS.ErrnoException): DialReason {
-  switch (error.code) {
+function reasonFor(code: string | undefined): DialReason {
+  switch (code) {
     case 'ECONNREFUSED':
     case 'ECONNRESET':
       return 'connect_refused'

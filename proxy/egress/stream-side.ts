@@ -1,9 +1,8 @@
 /** Reads an ordinary socket piece by piece, for a short exchange at its start; what is left over goes back into the socket. */
 import type net from 'node:net'
-import type { AttachableSide } from './dial.ts'
 
 /** What the exchange with an upstream proxy needs of a side. */
-export interface ReadableSide extends AttachableSide {
+export interface ReadableSide {
   /** The next bytes; `null` at the end, whether it came in order or not. */
   read(): Promise<Buffer | null>
   /** Puts bytes back, in front of all that is still to be read. */
@@ -12,10 +11,15 @@ export interface ReadableSide extends AttachableSide {
   destroy(): void
 }
 
+/** A side that leaves the socket as it was. */
+export interface StreamSide extends ReadableSide {
+  readonly socket: net.Socket
+}
+
 /** A side over a socket that nobody else reads yet. */
-export function sideOfStream(socket: net.Socket): ReadableSide {
+export function sideOfStream(socket: net.Socket): StreamSide {
   return {
-    attach: () => undefined,
+    socket,
     read: () => readOnce(socket),
     unread: (bytes) => socket.unshift(bytes),
     write: (bytes) => socket.write(bytes),

@@ -4,9 +4,19 @@ import tls from 'node:tls'
 import { authorityText, type Destination, type IpAddress, type Permit } from '../../policies/index.ts'
 import { readBearerFile } from '../bearer-file.ts'
 import { LATE, withDeadline, type Deadline } from './deadline.ts'
-import { dialOperatorProxy, type DialFailure, type DialOptions, type DialReason, type NewSide } from './dial.ts'
+import {
+  dialOperatorProxy,
+  type DialFailure,
+  type DialOptions,
+  type DialReason,
+  openHalfOpenSocket,
+  type Opener,
+  openSocket,
+  openWire,
+} from './dial.ts'
+import type { Wire } from '../relay/wire.ts'
 import type { Resolver } from './resolver.ts'
-import { sideOfStream, type ReadableSide } from './stream-side.ts'
+import { sideOfStream, type ReadableSide, type StreamSide } from './stream-side.ts'
 import { UpstreamProxy } from './upstream-proxy.ts'
 import { parseConnectReply } from './upstream-reply.ts'
 
@@ -35,10 +45,9 @@ export interface UpstreamFailure extends DialFailure {
 }
 
 /** A connection through the upstream. */
-export interface ThroughUpstream<S> {
+export interface ThroughUpstream<C> {
   readonly ok: true
-  readonly socket: net.Socket
-  readonly side: S
+  readonly connection: C
   /** The address that the upstream was asked for; `undefined` when it resolves names. */
   readonly address: IpAddress | undefined
   readonly connectMs: number
@@ -55,12 +64,12 @@ export interface Upstream {
   readonly text: string
   /**
    * A tunnel by CONNECT to the permit's addresses in turn (three at most), or to its name. Bytes right behind the reply are the side's next `read()`.
-   * `makeSide` serves an `http:` upstream, `adopt` an `https:` one.
    * @throws (rejects) the signal's reason when it aborts
    */
   connect<S extends ReadableSide>(
     permit: Permit,
-    options: DialOptions & { readonly makeSide: () => NewSide<S>; readonly adopt: (socket: net.Socket) => S },
+    makeSide: SideMaker<S>,
+    options: DialOptions,
   ): Promise<ThroughUpstream<S> | UpstreamFailure>
   /**
    * A socket for plain HTTP to the permit's destination. Where the upstream resolves names it wants absolute-form requests. Where they are resolved here
@@ -71,7 +80,13 @@ export interface Upstream {
   forward(
     permit: Permit,
     options: DialOptions,
-  ): Promise<(ThroughUpstream<undefined> & { readonly form: RequestForm }) | UpstreamFailure>
+  ): Promise<(ThroughUpstream<net.Socket> & { readonly form: RequestForm }) | UpstreamFailure>
+}
+
+/** Makes sides of what was opened: of a wire for an `http:` upstream, of a socket for an `https:` one. */
+export interface SideMaker<S> {
+  readonly ofWire: (wire: Wire) => S
+  readonly ofSocket: (socket: net.Socket) => S
 }
 
 /** Several addresses are tried, but an upstream is slow to say no, and each try is a connection. */
@@ -86,7 +101,8 @@ interface Target {
 }
 
 /** The upstream is connected, or not. */
-type Opened<S> = { readonly ok: true; readonly socket: net.Socket; readonly side: S } | Fault
+type Opened<S> = { readonly ok: true; readonly side: S } | Fault
+type Reached<C> = { readonly ok: true; readonly connection: C } | Fault
 interface Fault {
   readonly ok: false
   readonly reason: DialReason
@@ -104,20 +120,20 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   return {
     resolve,
     text: proxy.text,
-    connect: (permit, { makeSide, adopt, ...dialOptions }) =>
-      withDeadline(dialOptions, (deadline) => tunnel(permit, deadline, (late) => open(late, makeSide, adopt))),
+    connect: (permit, makeSide, dialOptions) =>
+      withDeadline(dialOptions, (deadline) => tunnel(permit, deadline, (late) => openSide(late, makeSide))),
     forward: (permit, dialOptions) =>
       withDeadline(dialOptions, async (deadline) => {
         if (resolve === 'upstream') {
           const credentials = await authorization()
           if (typeof credentials === 'object') return credentials
-          const opened = await open(deadline, undefined, sideOfStream)
+          const opened = await openStream(deadline)
           if (!opened.ok) return opened
           const form: RequestForm = { kind: 'absolute', proxyAuthorization: credentials }
-          return { ok: true, socket: opened.socket, side: undefined, address: addressOf(permit.destination), form }
+          return { ok: true, connection: opened.side.socket, address: addressOf(permit.destination), form }
         }
-        const through = await tunnel(permit, deadline, (late) => open(late, undefined, sideOfStream))
-        return through.ok ? { ...through, side: undefined, form: { kind: 'origin' } } : through
+        const through = await tunnel(permit, deadline, openStream)
+        return through.ok ? { ...through, connection: through.connection.socket, form: { kind: 'origin' } } : through
       }),
   }
 
@@ -135,7 +151,7 @@ export function createUpstream(options: UpstreamOptions): Upstream {
         hop.side.destroy()
         throw error
       })
-      if (fault === undefined) return { ok: true as const, socket: hop.socket, side: hop.side, address: target.address }
+      if (fault === undefined) return { ok: true as const, connection: hop.side, address: target.address }
       hop.side.destroy()
       last = fault
       if (fault.another !== true) break
@@ -143,24 +159,33 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     return last
   }
 
-  /** A connection to the upstream itself. */
-  async function open<S extends ReadableSide>(
-    deadline: Deadline,
-    makeSide: (() => NewSide<S>) | undefined,
-    adopt: (socket: net.Socket) => S,
-  ): Promise<Opened<S>> {
+  /** A connection to the upstream itself, for a tunnel. */
+  async function openSide<S>(deadline: Deadline, { ofWire, ofSocket }: SideMaker<S>): Promise<Opened<S>> {
+    if (context === undefined) return reached(await dialProxy(deadline, openWire), ofWire)
+    return reached(await secured(await dialProxy(deadline, openHalfOpenSocket), deadline), ofSocket)
+  }
+
+  /** A connection to the upstream itself, for plain HTTP. */
+  async function openStream(deadline: Deadline): Promise<Opened<StreamSide>> {
+    return reached(await secured(await dialProxy(deadline, openSocket), deadline), sideOfStream)
+  }
+
+  async function dialProxy<C>(deadline: Deadline, open: Opener<C>): Promise<Reached<C>> {
     const addresses = await addressesOf(proxy, resolver, deadline)
     if (!('found' in addresses)) return addresses
-    const dialled = await dialOperatorProxy(addresses.found, proxy.port, {
+    const dialled = await dialOperatorProxy(addresses.found, proxy.port, open, {
       timeoutMs: deadline.remainingMs(),
       signal: deadline.signal,
-      makeSide: context === undefined ? makeSide : undefined,
-      allowHalfOpen: makeSide !== undefined,
     })
-    if (!dialled.ok) return { ok: false, reason: dialled.reason, upstream: `${proxy.text} could not be connected to` }
-    if (context === undefined) return { ok: true, socket: dialled.socket, side: dialled.side ?? adopt(dialled.socket) }
-    const secured = await secure(dialled.socket, proxy, context, deadline)
-    return secured instanceof tls.TLSSocket ? { ok: true, socket: secured, side: adopt(secured) } : secured
+    if (dialled.ok) return dialled
+    return { ok: false, reason: dialled.reason, upstream: `${proxy.text} could not be connected to` }
+  }
+
+  /** TLS over it where the upstream is an `https:` one. */
+  async function secured(dialled: Reached<net.Socket>, deadline: Deadline): Promise<Reached<net.Socket>> {
+    if (!dialled.ok || context === undefined) return dialled
+    const secured = await secure(dialled.connection, proxy, context, deadline)
+    return secured instanceof tls.TLSSocket ? { ok: true, connection: secured } : secured
   }
 
   /** The value of `Proxy-Authorization`, if there is one. */
@@ -186,6 +211,10 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     if (status >= 200 && status < 300) return undefined
     return { ok: false, upstream: `${proxy.text} answered ${status}`, ...verdictOn(status) }
   }
+}
+
+function reached<C, S>(reached: Reached<C>, toSide: (connection: C) => S): Opened<S> {
+  return reached.ok ? { ok: true, side: toSide(reached.connection) } : reached
 }
 
 async function readStatus(

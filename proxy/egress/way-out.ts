@@ -8,12 +8,13 @@ import type { Clock } from '../clock.ts'
 import type { Config } from '../config/schema.ts'
 import type { Dialled } from '../connection.ts'
 import type { DialledPlain } from '../dialects/forward.ts'
-import { type OutboundSide, Side } from '../relay/side.ts'
+import { Side } from '../relay/side.ts'
+import { SocketWire } from '../relay/socket-wire.ts'
 import type { Refusal } from '../request.ts'
-import { dial, type DialFailure, type DialOptions } from './dial.ts'
+import { dial, type DialFailure, type DialOptions, openSocket, openWire } from './dial.ts'
 import { parseFixedHosts } from './fixed-hosts.ts'
 import { createResolver, type Resolver } from './resolver.ts'
-import { createUpstream, type Upstream, type UpstreamFailure } from './upstream.ts'
+import { createUpstream, type SideMaker, type Upstream, type UpstreamFailure } from './upstream.ts'
 
 /** The way out of one configuration. */
 export interface WayOut {
@@ -74,11 +75,10 @@ export function createWayOut(
 }
 
 function direct(resolver: Resolver, options: DialOptions): Omit<WayOut, 'close'> {
-  const withSide = { ...options, makeSide: (): OutboundSide => Side.outbound() }
   return {
     resolver,
-    dialTunnel: async (permit) => tunnelOutcome(await dial(permit, withSide)),
-    dialPlain: async (permit) => plainOutcome(await dial(permit, options)),
+    dialTunnel: async (permit) => tunnelOutcome(await dial(permit, openWire, options), SIDES.ofWire),
+    dialPlain: async (permit) => plainOutcome(await dial(permit, openSocket, options)),
   }
 }
 
@@ -92,10 +92,9 @@ function throughUpstream(
     if (!outcome.ok) onFailure(outcome.upstream)
     return outcome
   }
-  const sides = { makeSide: () => Side.outbound(), adopt: (socket: net.Socket) => Side.adopt(socket) }
   return {
     resolver: upstream.resolve === 'here' ? resolver : undefined,
-    dialTunnel: async (permit) => tunnelOutcome(told(await upstream.connect(permit, { ...options, ...sides }))),
+    dialTunnel: async (permit) => tunnelOutcome(told(await upstream.connect(permit, SIDES, options)), (side) => side),
     dialPlain: async (permit) => {
       const outcome = told(await upstream.forward(permit, options))
       if (!outcome.ok || outcome.form.kind === 'origin') return plainOutcome(outcome)
@@ -108,23 +107,29 @@ function throughUpstream(
   }
 }
 
-interface Connected {
+const SIDES: SideMaker<Side> = {
+  ofWire: (wire) => new Side(wire),
+  ofSocket: (socket) => new Side(new SocketWire(socket)),
+}
+
+interface Connected<C> {
   readonly ok: true
-  readonly socket: net.Socket
+  readonly connection: C
   readonly address: { readonly text: string } | undefined
   readonly connectMs: number
 }
 
-function tunnelOutcome(outcome: (Connected & { readonly side: Side }) | DialFailure) {
+function tunnelOutcome<C>(outcome: Connected<C> | DialFailure, toSide: (connection: C) => Side) {
   if (!outcome.ok) return failure(outcome)
-  return { ok: true, upstream: outcome.side, address: dialledText(outcome), connectMs: outcome.connectMs } as const
+  const { connection, connectMs } = outcome
+  return { ok: true, upstream: toSide(connection), address: dialledText(outcome), connectMs } as const
 }
 
-function plainOutcome(outcome: Connected): DialledPlain
-function plainOutcome(outcome: Connected | DialFailure): DialledPlain | Refusal
-function plainOutcome(outcome: Connected | DialFailure): DialledPlain | Refusal {
+function plainOutcome(outcome: Connected<net.Socket>): DialledPlain
+function plainOutcome(outcome: Connected<net.Socket> | DialFailure): DialledPlain | Refusal
+function plainOutcome(outcome: Connected<net.Socket> | DialFailure): DialledPlain | Refusal {
   if (!outcome.ok) return failure(outcome)
-  return { ok: true, socket: outcome.socket, dialled: dialledText(outcome), connectMs: outcome.connectMs }
+  return { ok: true, socket: outcome.connection, dialled: dialledText(outcome), connectMs: outcome.connectMs }
 }
 
 function failure({ reason, connectMs }: DialFailure) {
@@ -132,7 +137,7 @@ function failure({ reason, connectMs }: DialFailure) {
 }
 
 /** Where the upstream resolves the name, the address is its affair. */
-function dialledText({ address }: Connected): string {
+function dialledText({ address }: Pick<Connected<unknown>, 'address'>): string {
   return address?.text ?? 'upstream'
 }
 

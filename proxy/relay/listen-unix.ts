@@ -4,13 +4,13 @@ import net from 'node:net'
 import { dirname } from 'node:path'
 import { SallyportError } from '../../policies/error.ts'
 import {
+  acceptByHandle,
   closeServers,
-  handOver,
+  createPlainServer,
   type ListenCommon,
   listenFailed,
   type Listener,
   openServer,
-  turnAway,
 } from './listener.ts'
 
 /** A unix socket. */
@@ -41,10 +41,9 @@ export async function listenUnix(options: ListenUnixOptions): Promise<Listener> 
   if (!fs.existsSync(dirname(path)))
     throw listenFailed(where, Object.assign(new Error('no such folder'), { code: 'ENOENT' }))
   await removeStale(path, where)
-  const server = net.createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
-    if (!turnAway(options, socket, true)) handOver(options, socket, true)
-  })
+  const server = createPlainServer(options, 'unix')
   await openServer(server, where, { path }, options)
+  acceptByHandle(server, options, 'unix')
   try {
     fs.chmodSync(path, options.mode ?? 0o600)
   } catch (error) {

@@ -4,7 +4,9 @@ import net from 'node:net'
 import tls from 'node:tls'
 import { SallyportError } from '../../policies/error.ts'
 import {
+  acceptByHandle,
   closeServers,
+  createPlainServer,
   handOver,
   handshakeFailed,
   type ListenCommon,
@@ -13,6 +15,7 @@ import {
   type TlsMaterial,
   turnAway,
 } from './listener.ts'
+import { SocketWire } from './socket-wire.ts'
 import { whyUnreadable } from '../unreadable.ts'
 
 export type { ListenCommon, Listener, TlsMaterial } from './listener.ts'
@@ -52,6 +55,7 @@ export async function listenTcp(options: ListenTcpOptions): Promise<Listener> {
   let { port } = options
   const open = async (server: net.Server, reusePort: boolean): Promise<void> => {
     await openServer(server, whereOf(host, port), { host, port, ...(reusePort && { reusePort }) }, options)
+    if (options.tls === undefined) acceptByHandle(server, options, 'tcp')
     opened.push(server)
     port = (server.address() as net.AddressInfo).port
   }
@@ -91,22 +95,18 @@ export function canShareTcp(): boolean {
 }
 
 function createServer(options: ListenTcpOptions): net.Server {
-  const common = { allowHalfOpen: true, noDelay: true }
-  if (options.tls === undefined) {
-    return net.createServer({ ...common, pauseOnConnect: true }, (socket) => {
-      if (!turnAway(options, socket, false)) handOver(options, socket, false)
-    })
-  }
+  if (options.tls === undefined) return createPlainServer(options, 'tcp')
   const server = tls.createServer(
     {
-      ...common,
+      allowHalfOpen: true,
+      noDelay: true,
       ...contextOf(options.tls),
       requestCert: options.tls.clientCa !== undefined,
       rejectUnauthorized: requiresCertificate(options.tls),
       handshakeTimeout: options.handshakeTimeoutMs ?? 10_000,
       ALPNProtocols: ['http/1.1'],
     },
-    (socket) => handOver(options, socket, false),
+    (socket) => handOver(options, new SocketWire(socket), 'tcp', thumbprintOf(socket)),
   )
   server.on('tlsClientError', (fault: NodeJS.ErrnoException, socket) => {
     handshakeFailed(options, socket, fault.code ?? 'UNKNOWN')
@@ -121,7 +121,8 @@ function turnAwayBeforeHandshake(server: tls.Server, options: ListenTcpOptions):
   const handshakes = server.listeners('connection') as ((socket: net.Socket) => void)[]
   server.removeAllListeners('connection')
   server.on('connection', (socket: net.Socket) => {
-    if (!turnAway(options, socket, false)) for (const begin of handshakes) begin.call(server, socket)
+    const connection = { peer: { address: socket.remoteAddress }, destroy: () => void socket.destroy() }
+    if (!turnAway(options, connection, 'tcp')) for (const begin of handshakes) begin.call(server, socket)
   })
 }
 
@@ -167,4 +168,11 @@ function reloadServer(server: tls.Server, options: ListenTcpOptions, material: T
 
 function whereOf(host: string, port: number): string {
   return net.isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`
+}
+
+/** Only of a certificate that was verified. @see RFC 8705 section 3.1 */
+function thumbprintOf(socket: tls.TLSSocket): string | undefined {
+  if (!socket.authorized) return undefined
+  const certificate = socket.getPeerX509Certificate()
+  return certificate && Buffer.from(certificate.fingerprint256.replaceAll(':', ''), 'hex').toString('base64url')
 }

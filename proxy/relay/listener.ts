@@ -1,11 +1,15 @@
 /** What all listeners share: their types, and how an accepted connection becomes a side with a client. */
-import type net from 'node:net'
-import tls from 'node:tls'
+import net from 'node:net'
 import { SallyportError } from '../../policies/error.ts'
 import { type Door, WEIGHT } from '../door.ts'
 import type { ClientInfo } from '../request.ts'
 import type { Identity } from '../tokens/identity.ts'
+import { HandleWire } from './handle-wire.ts'
+import { takeConnections } from './node-handles.ts'
 import { Side } from './side.ts'
+import { SocketWire } from './socket-wire.ts'
+import { turns } from './turns.ts'
+import type { Wire } from './wire.ts'
 
 /** What every listener takes. */
 export interface ListenCommon {
@@ -54,11 +58,15 @@ export interface Listener {
 export const BACKLOG = 4096
 
 /** Closes a connection of a client who is turned away. Whether it did. */
-export function turnAway({ door, bound }: ListenCommon, socket: net.Socket, isUnix: boolean): boolean {
+export function turnAway(
+  { door, bound }: ListenCommon,
+  connection: Pick<Wire, 'peer' | 'destroy'>,
+  kind: 'tcp' | 'unix',
+): boolean {
   if (door === undefined || door.isOpenToAll) return false
-  const address = isUnix ? 'unix' : canonicalAddress(socket.remoteAddress)
+  const address = kind === 'unix' ? 'unix' : canonicalAddress(connection.peer.address)
   if (!door.turnsAway(bound === undefined ? { address } : { address, bound })) return false
-  socket.destroy()
+  connection.destroy()
   return true
 }
 
@@ -69,10 +77,11 @@ export function handshakeFailed({ door, onFault }: ListenCommon, socket: tls.TLS
 }
 
 /** Hands an accepted connection on, unread, with what is known of its client. */
-export function handOver(options: ListenCommon, socket: net.Socket | tls.TLSSocket, isUnix: boolean): void {
-  const thumbprint = socket instanceof tls.TLSSocket ? thumbprintOf(socket) : undefined
-  const side = Side.accept(socket)
-  const { peer } = side
+export function handOver(options: ListenCommon, wire: Wire, kind: 'tcp' | 'unix', thumbprint?: string): void {
+  turns.arrived()
+  const { peer } = wire
+  const side = new Side(wire)
+  const isUnix = kind === 'unix'
   const address = isUnix ? 'unix' : canonicalAddress(peer.address)
   const port = isUnix ? 0 : (peer.port ?? 0)
   if (thumbprint === undefined && options.bound === undefined) options.onSide(side, { address, port })
@@ -83,6 +92,25 @@ export function handOver(options: ListenCommon, socket: net.Socket | tls.TLSSock
       ...(thumbprint !== undefined && { certificateThumbprint: thumbprint }),
       ...(options.bound !== undefined && { bound: options.bound }),
     })
+}
+
+/** A server without TLS whose connections are handed over; see {@link acceptByHandle} for when it listens. */
+export function createPlainServer(options: ListenCommon, kind: 'tcp' | 'unix'): net.Server {
+  return net.createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>
+    letIn(options, new SocketWire(socket), kind),
+  )
+}
+
+/** From here on the connections of a plain server that listens are accepted without a socket made for each, where that can be done. */
+export function acceptByHandle(server: net.Server, options: ListenCommon, kind: 'tcp' | 'unix'): void {
+  takeConnections(server, (handle) => {
+    handle.setNoDelay?.(true)
+    letIn(options, new HandleWire(handle), kind)
+  })
+}
+
+function letIn(options: ListenCommon, wire: Wire, kind: 'tcp' | 'unix'): void {
+  if (!turnAway(options, wire, kind)) handOver(options, wire, kind)
 }
 
 /** Opens a server, and keeps its later faults from ending the process. */
@@ -133,11 +161,4 @@ function canonicalAddress(address: string | undefined): string {
   if (address === undefined) return 'unknown'
   if (!address.includes(':')) return address
   return address.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '')
-}
-
-/** Only of a certificate that was verified. @see RFC 8705 section 3.1 */
-function thumbprintOf(socket: tls.TLSSocket): string | undefined {
-  if (!socket.authorized) return undefined
-  const certificate = socket.getPeerX509Certificate()
-  return certificate && Buffer.from(certificate.fingerprint256.replaceAll(':', ''), 'hex').toString('base64url')
 }

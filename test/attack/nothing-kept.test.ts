@@ -4,6 +4,7 @@ import { createServer } from 'node:http'
 import net, { type AddressInfo } from 'node:net'
 import { queryObjects } from 'node:v8'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { listenTcp } from '../../proxy/relay/listen.ts'
 import { Side } from '../../proxy/relay/side.ts'
 import { startTestGateway, type TestGateway } from '../integration/test-gateway.ts'
 import { WireClient } from '../integration/wire.ts'
@@ -67,14 +68,12 @@ async function visit(bytes: string, ending: 'end' | 'reset'): Promise<void> {
 }
 
 test('the count sees what is kept', async () => {
-  const server = net.createServer({ pauseOnConnect: true, allowHalfOpen: true })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const client = net.connect((server.address() as AddressInfo).port)
-  const [socket] = (await once(server, 'connection')) as [net.Socket]
-  const side = Side.accept(socket)
+  const { promise, resolve } = Promise.withResolvers<Side>()
+  const listener = await listenTcp({ host: '127.0.0.1', port: 0, onSide: resolve })
+  const client = net.connect(listener.port)
+  const side = await promise
   expect(kept()).toBe(1)
   side.destroy()
   client.destroy()
-  server.close()
+  await listener.close()
 })

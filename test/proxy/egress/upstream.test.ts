@@ -9,8 +9,9 @@ import { inspect } from 'node:util'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import type { Permit } from '../../../policies/index.ts'
 import type { Resolver } from '../../../proxy/egress/resolver.ts'
-import { createUpstream, type Upstream, type UpstreamOptions } from '../../../proxy/egress/upstream.ts'
+import { createUpstream, type SideMaker, type Upstream, type UpstreamOptions } from '../../../proxy/egress/upstream.ts'
 import { Side } from '../../../proxy/relay/side.ts'
+import { SocketWire } from '../../../proxy/relay/socket-wire.ts'
 import { createAuthority } from '../../origins/certificates.ts'
 import { startEcho, startHttp, type Origin } from '../../origins/origins.ts'
 import { deferred } from './deferred.ts'
@@ -274,11 +275,9 @@ describe('replies of the upstream', () => {
     })
     closing.push(proxy.close)
     const abort = new AbortController()
-    const pending = make({ url: `http://127.0.0.1:${proxy.port}` }).connect(permit(echo.port, '127.0.0.1'), {
+    const pending = make({ url: `http://127.0.0.1:${proxy.port}` }).connect(permit(echo.port, '127.0.0.1'), SIDES, {
       timeoutMs: 5_000,
       signal: abort.signal,
-      makeSide: () => Side.outbound(),
-      adopt: (socket) => Side.adopt(socket),
     })
     await asked.promise
     abort.abort(new Error('the client is gone'))
@@ -354,7 +353,7 @@ describe('plain HTTP', () => {
     const opened = await upstream.forward(unresolvedPermit('web.example.test:80'), { timeoutMs: 5_000 })
     if (!opened.ok) throw new Error(opened.upstream)
     const authorization = opened.form.kind === 'absolute' ? opened.form.proxyAuthorization : undefined
-    const answer = await request(opened.socket, 'http://web.example.test/page', {
+    const answer = await request(opened.connection, 'http://web.example.test/page', {
       host: 'web.example.test',
       'proxy-authorization': authorization,
     })
@@ -368,7 +367,7 @@ describe('plain HTTP', () => {
     const opened = await upstream.forward(permit(web.port, '127.0.0.1'), { timeoutMs: 5_000 })
     if (!opened.ok) throw new Error(opened.upstream)
     expect(opened.form).toEqual({ kind: 'origin' })
-    expect(await request(opened.socket, '/page', { host: 'web.example.test' })).toBe('ok')
+    expect(await request(opened.connection, '/page', { host: 'web.example.test' })).toBe('ok')
     expect(web.requests.at(-1)?.headers.host).toBe('web.example.test')
     expect(proxy.asked.map((one) => `${one.method} ${one.target}`)).toEqual([`CONNECT 127.0.0.1:${web.port}`])
   })
@@ -377,7 +376,7 @@ describe('plain HTTP', () => {
     const { upstream } = await through({ ca: authority.cert }, { tls: leaf })
     const opened = await upstream.forward(permit(web.port, '127.0.0.1'), { timeoutMs: 5_000 })
     if (!opened.ok) throw new Error(opened.upstream)
-    expect(await request(opened.socket, '/page', { host: 'web.example.test' })).toBe('ok')
+    expect(await request(opened.connection, '/page', { host: 'web.example.test' })).toBe('ok')
   })
 
   test('a refused tunnel is a refusal', async () => {
@@ -448,7 +447,7 @@ describe.skipIf(squid === undefined && process.env['CI'] === undefined)('squid a
     if (!opened.ok || opened.form.kind !== 'absolute') throw new Error('not in absolute form')
     const target = `http://web.example.test:${web.port}/page`
     expect(
-      await request(opened.socket, target, {
+      await request(opened.connection, target, {
         host: `web.example.test:${web.port}`,
         'proxy-authorization': opened.form.proxyAuthorization,
       }),
@@ -480,6 +479,11 @@ async function through(options: Partial<UpstreamOptions>, proxyOptions: SmallPro
   return { proxy, upstream: make({ ...options, url: `${scheme}://127.0.0.1:${proxy.port}` }) }
 }
 
+const SIDES: SideMaker<Side> = {
+  ofWire: (wire) => new Side(wire),
+  ofSocket: (socket) => new Side(new SocketWire(socket)),
+}
+
 function make(options: Omit<UpstreamOptions, 'resolver'>): Upstream {
   return createUpstream({
     ...options,
@@ -488,14 +492,14 @@ function make(options: Omit<UpstreamOptions, 'resolver'>): Upstream {
 }
 
 function attempt(upstream: Upstream, one: Permit, timeoutMs = 5_000) {
-  return upstream.connect(one, { timeoutMs, makeSide: () => Side.outbound(), adopt: (socket) => Side.adopt(socket) })
+  return upstream.connect(one, SIDES, { timeoutMs })
 }
 
 async function connect(upstream: Upstream, one: Permit) {
   const tunnel = await attempt(upstream, one)
   if (!tunnel.ok) throw new Error(`${tunnel.reason}: ${tunnel.upstream}`)
-  closing.push(() => tunnel.side.destroy())
-  return tunnel
+  closing.push(() => tunnel.connection.destroy())
+  return { ...tunnel, side: tunnel.connection }
 }
 
 async function say(side: Side, words: string): Promise<string> {

@@ -6,12 +6,14 @@ import net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
 import tls from 'node:tls'
+import { openWire } from '../../../proxy/egress/dial.ts'
 import { systemClock } from '../../../proxy/clock.ts'
 import { hotBuffers } from '../../../proxy/relay/buffers.ts'
 import { type Listener, listenTcp, listenUnix } from '../../../proxy/relay/listen.ts'
 import { type Relay, relay, type RelayOptions, type RelayResult } from '../../../proxy/relay/relay.ts'
 import { Side } from '../../../proxy/relay/side.ts'
 import { createAuthority } from '../../origins/certificates.ts'
+import { address } from '../egress/permits.ts'
 
 export type Transport = 'tcp' | 'unix' | 'tls'
 
@@ -72,17 +74,8 @@ export async function startGateway(transport: Transport, options: GatewayOptions
       early = first.subarray(first.indexOf('\n') + 1)
       client.write(Buffer.from('ok\n'))
     }
-    const { side, onread } = Side.outbound()
-    const socket = net.connect({
-      host: options.originHost ?? '127.0.0.1',
-      port: options.originPort,
-      noDelay: true,
-      allowHalfOpen: true,
-      onread,
-    })
-    side.attach(socket)
+    const side = await connectSide(options.originPort, options.originHost)
     sides.add(side)
-    await once(socket, 'connect')
     const { promise: closed, resolve } = Promise.withResolvers<RelayResult>()
     const running = relay(client, side, {
       clock: systemClock,
@@ -130,6 +123,16 @@ export async function startGateway(transport: Transport, options: GatewayOptions
       fs.rmSync(folder, { recursive: true, force: true })
     },
   }
+}
+
+/** A side whose other end is a server of the test. */
+export function connectSide(port: number, host = '127.0.0.1'): Promise<Side> {
+  return new Promise((resolve, reject) => {
+    openWire(address(host), port, (outcome) => {
+      if (typeof outcome === 'string') reject(new Error(outcome))
+      else resolve(new Side(outcome.connection))
+    })
+  })
 }
 
 /** A half-open client whose faults are seen as its closing. */

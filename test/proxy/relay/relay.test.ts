@@ -6,10 +6,13 @@ import v8 from 'node:v8'
 import vm from 'node:vm'
 import { afterEach, describe, expect, test } from 'vitest'
 import { HOT_LIMIT, hotBuffers } from '../../../proxy/relay/buffers.ts'
+import { listenTcp } from '../../../proxy/relay/listen.ts'
 import { relay, type RelayResult } from '../../../proxy/relay/relay.ts'
 import { Side } from '../../../proxy/relay/side.ts'
+import { SocketWire } from '../../../proxy/relay/socket-wire.ts'
 import { ManualClock } from '../tunnels/manual-clock.ts'
 import {
+  connectSide,
   type Gateway,
   type GatewayOptions,
   occupyHotBuffers,
@@ -137,7 +140,7 @@ describe('the end of a tunnel', () => {
 
   test('a client that had already left when the relay starts', async () => {
     const { promise, resolve } = Promise.withResolvers<Side>()
-    const front = await startOrigin((socket) => resolve(Side.accept(socket)), { pauseOnConnect: true })
+    const front = await listenTcp({ host: '127.0.0.1', port: 0, onSide: resolve })
     const origin = await startOrigin((socket) => socket.resume())
     closers.push(
       () => front.close(),
@@ -150,15 +153,12 @@ describe('the end of a tunnel', () => {
     socket.resetAndDestroy()
     await client.read()
     await until(() => client.closed)
-    const { side, onread } = Side.outbound()
-    const out = net.connect({ port: origin.port, host: '127.0.0.1', allowHalfOpen: true, onread })
-    side.attach(out)
-    await once(out, 'connect')
+    const side = await connectSide(origin.port)
     const result = await new Promise<RelayResult>((onClose) => {
       relay(client, side, { clock: new ManualClock(), early: Buffer.from('early'), onClose })
     })
     expect(result.closeReason).toBe('client_closed')
-    expect(out.destroyed).toBe(true)
+    expect(side.closed).toBe(true)
   })
 })
 
@@ -284,7 +284,7 @@ test('activity is dated when it is looked at, on the given clock', async () => {
 
 test('early bytes of both ends go first, put-back ones next, and all are counted', async () => {
   const { promise, resolve } = Promise.withResolvers<Side>()
-  const front = await startOrigin((socket) => resolve(Side.accept(socket)), { pauseOnConnect: true })
+  const front = await listenTcp({ host: '127.0.0.1', port: 0, onSide: resolve })
   closers.push(() => front.close())
   const originSocket = Promise.withResolvers<net.Socket>()
   const origin = await startOrigin(originSocket.resolve)
@@ -293,7 +293,7 @@ test('early bytes of both ends go first, put-back ones next, and all are counted
   const client = await promise
   const out = net.connect({ port: origin.port, host: '127.0.0.1', allowHalfOpen: true })
   await once(out, 'connect')
-  const upstream = Side.adopt(out)
+  const upstream = new Side(new SocketWire(out))
   client.unread(Buffer.from('unread '))
   upstream.unread(Buffer.from('reply '))
   const closed = new Promise<RelayResult>((onClose) => {

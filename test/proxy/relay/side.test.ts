@@ -9,6 +9,7 @@ import path from 'node:path'
 import { afterEach, describe, expect, test } from 'vitest'
 import { type Listener, listenTcp, listenUnix } from '../../../proxy/relay/listen.ts'
 import { Side } from '../../../proxy/relay/side.ts'
+import { SocketWire } from '../../../proxy/relay/socket-wire.ts'
 import { connectPlain, connectTls, readBytes, startOrigin, tlsMaterial, turnsOfTheLoop } from './harness.ts'
 
 const closers: (() => unknown)[] = []
@@ -27,7 +28,7 @@ async function accepting(transport: Transport, serve: (side: Side) => void): Pro
     serve(side)
   }
   if (transport === 'plain events') {
-    const server = await startOrigin((socket) => onSide(Side.adopt(socket)), { pauseOnConnect: true })
+    const server = await startOrigin((socket) => onSide(new Side(new SocketWire(socket))), { pauseOnConnect: true })
     closers.push(() => server.close())
     return () => track(connectPlain({ port: server.port, host: '127.0.0.1' }))
   }
@@ -126,7 +127,7 @@ describe.each(['tcp', 'unix', 'tls', 'plain events'] as const)('a side over %s',
     expect(side.closed).toBe(true)
     expect(await side.read()).toBeNull()
     side.end(Buffer.from('too late'))
-    await new Promise<void>((resolve) => side.write(Buffer.from('too late'), () => resolve()))
+    side.write(Buffer.from('too late'))
     await turnsOfTheLoop(3)
     expect(closes).toBe(1)
     const { promise: told, resolve } = Promise.withResolvers<undefined>()
