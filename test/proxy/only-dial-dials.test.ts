@@ -17,7 +17,7 @@ const ALLOWED: Readonly<Record<string, readonly [uses: readonly string[], why: s
     ['net.connect', 'tls.connect'],
     'sends audit lines to the syslog receiver that the operator named',
   ],
-  'proxy/egress/dial.ts': [['net.connect'], 'the one place that opens what a permit allows'],
+  'proxy/egress/dial.ts': [['connect6', 'createTcp', 'net.connect'], 'the one place that opens what a permit allows'],
   'proxy/egress/dns-servers.ts': [
     ['dns.Resolver', 'dns.Resolver'],
     'asks the DNS servers that the operator named, or the system',
@@ -25,7 +25,11 @@ const ALLOWED: Readonly<Record<string, readonly [uses: readonly string[], why: s
   'proxy/egress/upstream.ts': [['tls.connect'], "TLS over a socket that dial opened to the operator's own proxy"],
   'proxy/policy/tenant-resolver.ts': [['fetch'], "asks the operator's service for a tenant's policy"],
   'proxy/tokens/fetch-document.ts': [['fetch'], 'fetches the key sets of issuers that the operator named'],
-  'proxy/relay/wiring.ts': [['net.Socket'], 'moves the handle of an accepted connection; connects nothing'],
+  'proxy/relay/handle-wire.ts': [['net.Socket'], 'makes a socket of a handle that is connected already'],
+  'proxy/relay/node-handles.ts': [
+    ['connect6', 'process.binding'],
+    'reaches into Node for handles; whoever makes one to connect is found by `createTcp`',
+  ],
   'proxy/relay/listen-unix.ts': [
     ['net.connect'],
     'asks whether somebody still answers on a unix socket that is in the way',
@@ -152,6 +156,13 @@ describe('the check is awake', () => {
     ['an import of something unknown', 'const any = await import(name)', ['import(?)']],
     ['require', "const net = require('net')", ['import(net)']],
     ['a built-in by name', "process.getBuiltinModule('net')", ['getBuiltinModule']],
+    [
+      "Node's insides",
+      "const { TCP } = process.binding('tcp_wrap')\nnew TCP(0).connect6(r, '::1', 443)",
+      ['connect6', 'process.binding'],
+    ],
+    ["Node's insides, taken out", 'const { binding: open } = process', ['process.binding']],
+    ['a handle of our own', "import { createTcp } from './node-handles.ts'\nconst handle = createTcp()", ['createTcp']],
     ['a module handed on', "import net from 'node:net'\nconst wires = net", ['net.*']],
   ]
   test.each(planted)('%s is found', (_sentence, source, expected) => {

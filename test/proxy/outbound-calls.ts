@@ -40,6 +40,8 @@ const CLIENT_PACKAGES =
 
 const CLIENT_GLOBALS = new Set(['fetch', 'WebSocket', 'EventSource', 'XMLHttpRequest'])
 
+const INSIDES = new Set(['createTcp', 'connect6'])
+
 /** Each use, such as `net.connect` or `fetch`, as often as it occurs. */
 export function findOutboundCalls(source: string): readonly string[] {
   const file = ts.createSourceFile('file.ts', source, ts.ScriptTarget.Latest, true)
@@ -99,6 +101,10 @@ export function findOutboundCalls(source: string): readonly string[] {
         found.push(`${module}.*`)
       }
     }
+    // Node's own insides, by whatever way they are reached; and what leads to them here.
+    if (INSIDES.has(node.text) && !ts.isImportSpecifier(parent) && !ts.isFunctionDeclaration(parent))
+      found.push(node.text)
+    if (/^_?(?:linkedB|b)inding$/.test(node.text) && isOfProcess(node)) found.push(`process.${node.text}`)
     if (CLIENT_GLOBALS.has(node.text) && !shadowed.has(node.text) && !isName(node) && !isLocal(node))
       found.push(node.text)
   }
@@ -121,6 +127,13 @@ export function findOutboundCalls(source: string): readonly string[] {
 
   function isModule(node: ts.Expression): boolean {
     return ts.isIdentifier(node) && modules.has(node.text)
+  }
+
+  /** Whether the global `process` has to do with it. */
+  function isOfProcess(node: ts.Node): boolean {
+    let statement = node
+    while (!ts.isStatement(statement)) statement = statement.parent
+    return /\bprocess\b/.test(statement.getText(file))
   }
 
   /** Whether the identifier names a member, a parameter or the like, rather than using what it stands for. */

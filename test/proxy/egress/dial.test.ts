@@ -134,9 +134,16 @@ describe('a wire', () => {
     'what is no literal (`%s`) is not dialled, and asks no DNS',
     (text) => {
       for (const family of [4, 6] as const)
-        expect(() => openWire({ ...address('127.0.0.1'), text, family } as IpAddress, 80, () => undefined)).toThrow(
-          'must be a literal',
-        )
+        expect(() =>
+          openWire(
+            Object.create(address('127.0.0.1') as object, {
+              text: { value: text },
+              family: { value: family },
+            }) as IpAddress,
+            80,
+            () => undefined,
+          ),
+        ).toThrow('must be a literal')
     },
   )
 })
@@ -215,11 +222,15 @@ describe('what is no permit', () => {
     // @ts-expect-error a permit can't be forged
     // eslint-disable-next-line @typescript-eslint/no-unsafe-class-instance-assignment -- what must not compile is the point
     await expect(dial(forged, openSocket, { timeoutMs: 100 })).rejects.toThrow(TypeError)
-    await expect(dial(Object.create(permit(80, '127.0.0.1')) as Permit, openSocket, { timeoutMs: 100 })).rejects.toThrow(TypeError)
+    await expect(
+      dial(Object.create(permit(80, '127.0.0.1')) as Permit, openSocket, { timeoutMs: 100 }),
+    ).rejects.toThrow(TypeError)
   })
 
   test('a permit without addresses is for an upstream proxy alone', async () => {
-    await expect(dial(unresolvedPermit('origin.example.test:80'), openSocket, { timeoutMs: 100 })).rejects.toThrow(TypeError)
+    await expect(dial(unresolvedPermit('origin.example.test:80'), openSocket, { timeoutMs: 100 })).rejects.toThrow(
+      TypeError,
+    )
   })
 })
 
@@ -228,7 +239,9 @@ test.each(OPENERS)('a thousand connections for %s leave no descriptor behind', a
   const before = openDescriptors()
   for (let batch = 0; batch < 20; batch++) {
     const all = await Promise.all(
-      Array.from({ length: 50 }, () => dial(permit(origin.port, '127.0.0.4', '127.0.0.1'), opener, { timeoutMs: 5_000 })),
+      Array.from({ length: 50 }, () =>
+        dial(permit(origin.port, '127.0.0.4', '127.0.0.1'), opener, { timeoutMs: 5_000 }),
+      ),
     )
     for (const one of all) {
       if (!one.ok) throw new Error(one.reason)
