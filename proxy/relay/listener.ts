@@ -1,5 +1,6 @@
 /** What all listeners share: their types, and how an accepted connection becomes a side with a client. */
 import net from 'node:net'
+import type tls from 'node:tls'
 import { SallyportError } from '../../policies/error.ts'
 import { type Door, WEIGHT } from '../door.ts'
 import type { ClientInfo } from '../request.ts'
