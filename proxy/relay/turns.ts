@@ -4,6 +4,8 @@
  * So a busy connection reads a visit's worth, then queues; each turn lets in as many visits as keep the turn short.
  */
 
+import { HOT_BYTES } from './buffers.ts'
+
 /** A connection in the queue. */
 export interface Visitor {
   /** Its turn has come: read on. */
@@ -21,7 +23,7 @@ const TURNS_UNTIL_CALM = 100
 
 const MIB = 1024 * 1024
 /** One read of a busy connection. */
-const LEAST_BYTES_A_TURN = MIB / 2
+const LEAST_BYTES_A_TURN = HOT_BYTES
 const MOST_BYTES_A_TURN = 32 * MIB
 /** Longer visits gain no throughput, and make the turn uneven. */
 const MOST_BYTES_A_VISIT = 4 * MIB
