@@ -10,6 +10,7 @@ import os from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { PEERS, peers } from './peers.ts'
+import { hasHaproxy, measureHaproxy } from './plain-relay.ts'
 import { prepareBench } from './prepare.ts'
 
 const ROOT = path.resolve(import.meta.dirname, '..')
@@ -30,6 +31,8 @@ const { values } = parseArgs({
 const RATES = 4
 /** Peers that the kit starts itself. */
 const KIT: readonly string[] = ['relay', 'squid']
+/** Relays TCP without a request; measured without the kit's script. */
+const PLAIN = 'haproxy'
 const KEPT = path.join(import.meta.dirname, 'kept-ratios.json')
 const kit = path.resolve(ROOT, process.env['BENCH_KIT'] ?? '../shared/bench')
 if (!fs.existsSync(path.join(kit, 'compare.sh'))) {
@@ -46,10 +49,10 @@ try {
   const profile = values.profile === undefined ? '' : `--cpu-prof --cpu-prof-dir=${path.resolve(values.profile)} `
   const out = path.join(folder, 'results.jsonl')
   const modes = values.modes.replace(/\brate\b/, Array(RATES).fill('rate').join(' '))
-  const wanted = values.peers === 'all' ? [...KIT, ...PEERS] : values.peers.split(' ')
+  const wanted = values.peers === 'all' ? [...KIT, ...PEERS, ...(hasHaproxy() ? [PLAIN] : [])] : values.peers.split(' ')
   const ofKit = wanted.filter((name) => KIT.includes(name))
   const others = peers(
-    wanted.filter((name) => !KIT.includes(name)),
+    wanted.filter((name) => !KIT.includes(name) && name !== PLAIN),
     folder,
     PORT,
   )
@@ -57,6 +60,9 @@ try {
   for (let round = 1; round <= Number(values.rounds); round++) {
     compare(['--name', 'sallyport', '--cmd', own, '--auth', tokens, '--peers', ofKit.join(' ')], round)
     for (const { name, command } of others) compare(['--name', name, '--cmd', command, '--peers', ''], round)
+    if (wanted.includes(PLAIN))
+      for (const row of await measureHaproxy(folder, modes.split(' '), round))
+        fs.appendFileSync(out, `${JSON.stringify(row)}\n`)
   }
 
   function compare(args: readonly string[], round: number): void {
