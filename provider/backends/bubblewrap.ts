@@ -1,5 +1,4 @@
 /** Sandboxes behind a wall of our own: an empty file system with what is needed put in, no network, and the filter. */
-import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import path from 'node:path'
 import type { StartedSandbox, StartRequest } from '../backend.ts'
@@ -8,15 +7,17 @@ import { workerFile } from '../worker-file.ts'
 import { bubblewrapOptions, type SandboxMount } from './bubblewrap-args.ts'
 import type { Bubblewrap } from './bubblewrap-check.ts'
 import { INSIDE, INSIDE_PROXY, INSIDE_USER, writeOwnFiles } from './inside.ts'
+import type { Launchers } from './launchers.ts'
 import type { LimitSupport } from './limits.ts'
 import { seccompFilter } from './seccomp-filter.ts'
 import type { SystemView } from './system-view.ts'
-import { FIRST_FREE_DESCRIPTOR, startWalled } from './walled-process.ts'
+import { startWalled } from './walled-process.ts'
 
 /** What all sandboxes of a backend have in common. */
 export interface BubblewrapEngine {
   readonly bubblewrap: Bubblewrap
   readonly system: SystemView
+  readonly launchers: Launchers
   readonly limits: LimitSupport
   /** Shown inside, besides the working folder. */
   readonly mounts: readonly SandboxMount[]
@@ -24,8 +25,6 @@ export interface BubblewrapEngine {
   readonly workingFolder: SandboxMount | undefined
 }
 
-/** As many as a shell knows. */
-const PIPE_DESCRIPTORS = [0, 1, 2, 3].map((index) => FIRST_FREE_DESCRIPTOR + index)
 /** One thread for V8 instead of four, and no settings of OpenSSL, of which the worker needs nothing: a start waits for both. */
 const NODE_OPTIONS = ['--v8-pool-size=1', '--openssl-config=/dev/null']
 const TEMP_BYTES = 1024 ** 3
@@ -39,7 +38,6 @@ export async function startBubblewrap(engine: BubblewrapEngine, request: StartRe
   const working = engine.workingFolder ?? { hostPath: work, path: INSIDE.workspace, writable: true }
   const worker = await workerFile()
   for (const folder of [control, egress, work]) mkdirSync(folder, { recursive: true, mode: 0o700 })
-  const pipes = { descriptors: PIPE_DESCRIPTORS, mark: randomBytes(16).toString('hex') }
   const names = writeOwnFiles(own, working.path)
   const options = bubblewrapOptions({
     system: engine.system,
@@ -54,13 +52,13 @@ export async function startBubblewrap(engine: BubblewrapEngine, request: StartRe
   })
   return startWalled(
     {
+      launchers: engine.launchers,
       bubblewrap: engine.bubblewrap,
       limits: engine.limits,
       options,
       filter: seccompFilter(engine.bubblewrap.architecture),
-      pipes,
       command: [INSIDE.node, ...NODE_OPTIONS, INSIDE.worker, '-'],
-      order: settingsFor(request, engine, working, pipes),
+      order: (pipes) => settingsFor(request, engine, working, pipes),
       rootDir: working.path,
       socketPath: path.join(control, 'worker.sock'),
     },

@@ -6,6 +6,7 @@ import type { SandboxCapabilities, SandboxInfo } from '../sandbox.ts'
 import { SandboxError } from '../sandbox-error.ts'
 import { startBubblewrap } from './bubblewrap.ts'
 import { type Bubblewrap, findBubblewrap } from './bubblewrap-check.ts'
+import { createLaunchers } from './launchers.ts'
 import { attachRecorded, listRecorded } from './recorded-sandboxes.ts'
 import { findLimitSupport, limitGaps, NO_LIMITS, type LimitSupport } from './limits.ts'
 import { type MountOption, resolveMount } from './mounts.ts'
@@ -35,7 +36,8 @@ export interface ProcessBackendOptions {
  */
 export function createProcessBackend(options: ProcessBackendOptions): Backend {
   const engine = chooseEngine(options.engine ?? 'auto', os.platform())
-  const context = { runtimeRoot: options.runtimeRoot }
+  const { runtimeRoot } = options
+  const context = { runtimeRoot }
   const mounts = (options.mounts ?? []).map((mount) => resolveMount(mount, context))
   const workingFolder =
     options.workingFolder === undefined
@@ -43,6 +45,7 @@ export function createProcessBackend(options: ProcessBackendOptions): Backend {
       : resolveMount({ hostPath: options.workingFolder, writable: true }, context)
   const limits = engine === 'seatbelt' ? NO_LIMITS : findLimitSupport()
   const bubblewrap = onceFound(() => findBubblewrap(options.bubblewrapPath))
+  const launchers = createLaunchers()
   let system: SystemView | undefined
   const check = async (): Promise<Bubblewrap | undefined> => {
     if (engine !== 'bubblewrap') checkSrt()
@@ -60,12 +63,16 @@ export function createProcessBackend(options: ProcessBackendOptions): Backend {
     start: async (request): Promise<StartedSandbox> => {
       const found = await check()
       if (found === undefined || engine !== 'bubblewrap')
-        return startSrt({ bubblewrap: found, limits, mounts, workingFolder, runtimeRoot: options.runtimeRoot }, request)
+        return startSrt({ bubblewrap: found, launchers, limits, mounts, workingFolder, runtimeRoot }, request)
       system ??= readSystemView()
-      return startBubblewrap({ bubblewrap: found, system, limits, mounts, workingFolder }, request)
+      return startBubblewrap({ bubblewrap: found, system, launchers, limits, mounts, workingFolder }, request)
     },
-    list: (): Promise<readonly SandboxInfo[]> => listRecorded(options.runtimeRoot, 'process'),
-    attach: (id) => attachRecorded(path.join(options.runtimeRoot, id), 'process'),
+    list: (): Promise<readonly SandboxInfo[]> => listRecorded(runtimeRoot, 'process'),
+    attach: (id) => attachRecorded(path.join(runtimeRoot, id), 'process'),
+    close: () => {
+      launchers.close()
+      return Promise.resolve()
+    },
   }
 }
 

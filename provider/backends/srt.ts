@@ -15,6 +15,7 @@ import { workerFile } from '../worker-file.ts'
 import type { SandboxMount } from './bubblewrap-args.ts'
 import type { Bubblewrap } from './bubblewrap-check.ts'
 import { connectControl } from './control-socket.ts'
+import type { Launchers } from './launchers.ts'
 import type { LimitSupport } from './limits.ts'
 import { startTimeOf, writeRecord } from './process-record.ts'
 import { onlyOnce, Output, startsWithin } from './process-start.ts'
@@ -27,6 +28,7 @@ import { startWalled } from './walled-process.ts'
 export interface SrtEngine {
   /** For the filter; undefined on macOS. */
   readonly bubblewrap: Bubblewrap | undefined
+  readonly launchers: Launchers
   readonly limits: LimitSupport
   readonly runtimeRoot: string
   readonly mounts: readonly SandboxMount[]
@@ -136,6 +138,7 @@ export async function startSrt(engine: SrtEngine, request: StartRequest): Promis
   if (engine.bubblewrap === undefined) return startUnwalled(command, order, rootDir, request)
   return startWalled(
     {
+      launchers: engine.launchers,
       bubblewrap: engine.bubblewrap,
       limits: engine.limits,
       // No wall, which is the runtime's: a process tree that ends as one, and the filter.
@@ -153,7 +156,7 @@ export async function startSrt(engine: SrtEngine, request: StartRequest): Promis
       ],
       filter: seccompFilter(engine.bubblewrap.architecture, { walls: 'open' }),
       command,
-      order,
+      order: () => order,
       rootDir,
       socketPath: order.socketPath,
     },

@@ -1,7 +1,6 @@
 /** The life of a worker that bubblewrap shuts in: started under its limits, waited for, on record, ended. What the wall is made of is its caller's. */
-import { type ChildProcess, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import path from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import type { StartedSandbox, StartRequest } from '../backend.ts'
 import type { WorkerPipes } from '../worker/settings.ts'
@@ -9,25 +8,24 @@ import type { WorkerProbeReport } from '../worker-client.ts'
 import { parseProbeReport } from '../worker-client/probe.ts'
 import type { Bubblewrap } from './bubblewrap-check.ts'
 import { connectControl } from './control-socket.ts'
+import type { Launched, Launchers } from './launchers.ts'
 import { type LimitSupport, openLimits, type OpenLimits, type ResourceLimits } from './limits.ts'
 import { isChildOf, startTimeOf, writeRecord } from './process-record.ts'
 import { onlyOnce, Output, startsWithin } from './process-start.ts'
-import { throughGroups } from './through-groups.ts'
 import { afterMs } from './time-to-live.ts'
 
 /** What to start. */
 export interface WalledProcess {
+  readonly launchers: Launchers
   readonly bubblewrap: Bubblewrap
   readonly limits: LimitSupport
   /** Options of bubblewrap. They name paths of the host, which the sandbox need not know: so they go by descriptor (`--args`), not by argument list. */
   readonly options: readonly string[]
   readonly filter: Buffer
-  /** What it has open besides, with numbers from {@link FIRST_FREE_DESCRIPTOR} to 9. */
-  readonly pipes?: WorkerPipes
   /** What runs inside. It prints a line `ready`, with the report of a probe if it was asked for one, when the worker answers, and ends with its input. */
   readonly command: readonly string[]
-  /** Its first line of input. */
-  readonly order: object
+  /** Its first line of input. The pipes are those that it has open. */
+  readonly order: (pipes: WorkerPipes) => object
   /** The writable folder, inside. */
   readonly rootDir: string
   /** The worker's, on the host. */
@@ -37,10 +35,7 @@ export interface WalledProcess {
 const FILTER_DESCRIPTOR = 3
 const STATUS_DESCRIPTOR = 4
 const OPTIONS_DESCRIPTOR = 5
-/** What comes below is bubblewrap's own. */
-export const FIRST_FREE_DESCRIPTOR = 6
 const START_TIMEOUT_MS = 60_000
-const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
 /** @throws SandboxError `SALLYPORT_SANDBOX_CREATE_FAILED` with the last line that was said */
 export async function startWalled(walled: WalledProcess, request: StartRequest): Promise<StartedSandbox> {
@@ -49,7 +44,7 @@ export async function startWalled(walled: WalledProcess, request: StartRequest):
   request.undo('limits', closeLimits)
   request.signal?.throwIfAborted()
 
-  const child = launch(walled, limits)
+  const { child, pipes } = launch(walled, limits)
   const exited = new Promise<void>((resolve) => {
     child.once('close', () => resolve())
     child.once('error', () => resolve())
@@ -80,7 +75,7 @@ export async function startWalled(walled: WalledProcess, request: StartRequest):
   feed(stdio[OPTIONS_DESCRIPTOR] as Writable, `${options.join('\0')}\0`)
   feed(stdio[FILTER_DESCRIPTOR] as Writable, walled.filter)
   // Stays open: its end is the host's end.
-  feed(child.stdin, `${JSON.stringify(walled.order)}\n`, 'keep open')
+  feed(child.stdin, `${JSON.stringify(walled.order(pipes))}\n`, 'keep open')
   // While the worker starts, so that nobody waits for it.
   const recorded = status.pid.then((pid) => (recording = record(pid, walled, limits, request)))
   const [, report] = await startsWithin(
@@ -91,6 +86,7 @@ export async function startWalled(walled: WalledProcess, request: StartRequest):
     Promise.all([recorded, output.ready]),
   )
 
+  walled.launchers.prepare()
   // The worker has this clock too, but a command may have stopped the worker.
   if (request.timeoutMs !== undefined) timeToLive = afterMs(request.timeoutMs, () => void stop())
   void exited.then(() => timeToLive?.cancel())
@@ -135,21 +131,9 @@ function probedOf(report: string, { probe }: StartRequest): WorkerProbeReport | 
   }
 }
 
-function launch({ bubblewrap, command, pipes }: WalledProcess, limits: OpenLimits): ChildProcess {
+function launch({ launchers, bubblewrap, command }: WalledProcess, limits: OpenLimits): Launched {
   const walled = [bubblewrap.path, '--args', String(OPTIONS_DESCRIPTOR), '--']
-  const [shell = '', ...args] = throughGroups(
-    limits.joinFiles,
-    [...walled, ...underLimits(limits.resourceLimits), ...command],
-    pipes,
-  )
-  return spawn(shell, args, {
-    cwd: path.parse(process.execPath).root,
-    // Nothing of the host's environment.
-    env: { PATH },
-    stdio: Array<'pipe'>(OPTIONS_DESCRIPTOR + 1).fill('pipe'),
-    // A Ctrl-C in the terminal is for the host, which then ends its sandboxes in its own way.
-    detached: true,
-  })
+  return launchers.launch(limits.joinFiles, [...walled, ...underLimits(limits.resourceLimits), ...command])
 }
 
 /**
@@ -160,7 +144,7 @@ export function underLimits({ tasks }: ResourceLimits): string[] {
   if (tasks === undefined) return []
   const set = `ulimit -u ${tasks} 2>/dev/null || ulimit -p ${tasks} 2>/dev/null`
   const isLower = `[ "$(ulimit -H -u 2>/dev/null || ulimit -H -p)" -le ${tasks} ]`
-  return ['/bin/sh', '-c', `${set} || ${isLower} || exit 125\nexec "$@"`, 'sallyport']
+  return ['/bin/sh', '-c', `${set} || ${isLower} || exit 125; exec "$@"`, 'sallyport']
 }
 
 /** Bytes for a descriptor of the child. That it is gone shows elsewhere. */

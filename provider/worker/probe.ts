@@ -13,6 +13,7 @@ interface Target {
 const MAX_TARGETS = 64
 const MAX_TIMEOUT_MS = 10_000
 const MAX_HEAD_BYTES = 16 * 1024
+const NO_DEVICE = Promise.resolve('no_device')
 
 /**
  * `POST /probe {tcp, udp, gateway, destination, timeoutMs}`: for each address `connected`, `timeout` or the errno's name, and the gateway's answer to a
@@ -34,9 +35,9 @@ export async function probe(body: unknown): Promise<object> {
     // First, for its answer comes from outside, and the others are looked for meanwhile.
     const answer = askGateway(gateway, destination, MAX_TIMEOUT_MS)
     const tcp = Promise.all(
-      streams.map((target) => (hasNoDevice && isIPv6(target) ? 'no_device' : connectTo(target, timeoutMs))),
+      streams.map((target) => (hasNoDevice && isIPv6(target) ? NO_DEVICE : connectTo(target, timeoutMs))),
     )
-    const udp = Promise.all(datagrams.map((target) => (hasNoDevice ? 'no_device' : findRoute(target))))
+    const udp = Promise.all(datagrams.map((target) => (hasNoDevice ? NO_DEVICE : findRoute(target))))
     return { tcp: await tcp, udp: await udp, gateway: await answer }
   } finally {
     restore?.()

@@ -88,6 +88,7 @@ export async function createTestBackend(
     },
     close: async () => {
       for (const sandbox of open) await sandbox.close()
+      await backend.close?.()
       if (options.runtimeRoot === undefined) await fs.rm(runtimeRoot, { recursive: true, force: true })
     },
   }
