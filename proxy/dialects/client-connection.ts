@@ -13,7 +13,7 @@ import type { DialledPlain, ForwarderDeps, GoingOut, Holds } from './forward.ts'
 import { readHttpHead, type HttpHead } from './http-head.ts'
 import { parseAbsoluteTarget, type AbsoluteTarget } from './http-target.ts'
 import { discardBody, replyThenClose } from './linger.ts'
-import { httpRefusal, refusalReply } from './reply.ts'
+import { httpRefusal, MAX_CHALLENGES, refusalReply } from './reply.ts'
 import { mayReuse, ownConnection, type UpstreamAgent, type UpstreamConnection } from './upstream-connection.ts'
 
 /** How many requests may wait for their turn on one connection; apt sends up to 10 at once. */
@@ -40,6 +40,7 @@ export class ClientConnection {
   /** Nothing that comes after this is read as a request. */
   #ending = false
   #draining = false
+  #challenges = 0
   /** Something about this connection was written down. */
   #recorded = false
   #upstream: UpstreamConnection | undefined
@@ -271,7 +272,8 @@ export class ClientConnection {
   async #reply({ req, res, request }: Incoming, outcome: Refusal): Promise<void> {
     const nothingFollowed = this.#waiting === 1 && req.complete && !this.#ending
     const { requestId } = request
-    if (outcome.reason !== 'token_missing' || !nothingFollowed || !res.shouldKeepAlive) {
+    const mayAskAgain = outcome.reason === 'token_missing' && this.#challenges++ < MAX_CHALLENGES
+    if (!mayAskAgain || !nothingFollowed || !res.shouldKeepAlive) {
       this.#ending = true
       req.resume()
       replyThenClose(this.#socket, httpRefusal(outcome, { requestId, head: req.method === 'HEAD' }))

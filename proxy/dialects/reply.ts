@@ -10,6 +10,9 @@ import type { Refusal } from '../request.ts'
 /** The name of this intermediary in `Proxy-Status` and `Via`. */
 export const PSEUDONYM = 'sallyport'
 
+/** After so many bare challenges on one connection it is closed: a client that asks again and again without credentials is not kept for ever. */
+export const MAX_CHALLENGES = 10
+
 /** The answer to a CONNECT that was let out. It has no header: a length or an encoding would be read as the start of the tunnel by some clients. */
 export const CONNECT_OK: Buffer = Buffer.from('HTTP/1.1 200 Connection Established\r\n\r\n', 'latin1')
 

@@ -1,14 +1,12 @@
 /** What happens on one accepted connection until it is a tunnel, is handed to the HTTP forwarder, or is refused. */
 import { sniff } from '../dialects/dialect.ts'
+import { MAX_CHALLENGES } from '../dialects/reply.ts'
 import type { Side } from '../relay/side.ts'
 import type { ClientInfo } from '../request.ts'
 import { refuseHttp, serveConnect } from './connect-session.ts'
 import { readMessage } from './reading.ts'
 import { endEarly, mayGoOn, requestOf, type SessionContext } from './session.ts'
 import { serveSocks5 } from './socks5-session.ts'
-
-/** A client that asks again and again without credentials is not kept for ever. */
-const MAX_CHALLENGES = 10
 
 const NOTHING = Buffer.alloc(0)
 

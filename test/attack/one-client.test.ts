@@ -82,6 +82,20 @@ describe('it is booked', () => {
     client.destroy()
   })
 
+  test('asking without credentials for ever, which ends after ten challenges', async () => {
+    await start()
+    const client = await connect(HOSTILE)
+    const statuses: (number | undefined)[] = []
+    for (let asked = 0; asked < 12; asked++) {
+      client.send('GET http://a.example.test/ HTTP/1.1\r\nHost: a.example.test\r\n\r\n')
+      statuses.push((await client.answer())?.status)
+      if (client.isOver) break
+    }
+    await client.over()
+    expect(statuses.filter((status) => status === 407)).toHaveLength(11)
+    client.destroy()
+  })
+
   test('a TLS handshake that fails, at more', async () => {
     await start(true)
     const booked = vi.spyOn(core.door, 'cameToNothing')
