@@ -2,6 +2,7 @@
 import { z } from 'zod'
 import { parseEntry, type Entry, type EntryContext, type EntrySets, type HostEntry } from './entry.ts'
 import { HostTable } from './host-table.ts'
+import { jsonSteps } from './json-steps.ts'
 import { faulty, quoted, type Checked, type LocatedFault } from './parsed.ts'
 import { findPreset } from './presets/index.ts'
 import { shapeFaults } from './shape.ts'
@@ -143,7 +144,7 @@ export function* compilePolicySteps(policy: EgressPolicyData, context: EntryCont
   if (policy.kind !== 'static') return { ok: true, value: policy }
   const { allowedHosts, deniedHosts = [] } = policy
   const shared = sharedLists(context)
-  const source = sourceOf(allowedHosts, deniedHosts, context)
+  const source = yield* sourceOf(allowedHosts, deniedHosts, context)
   const known = shared.find(source)
   if (known !== undefined) return { ok: true, value: known }
   yield
@@ -157,14 +158,18 @@ export function* compilePolicySteps(policy: EgressPolicyData, context: EntryCont
   // What is kept of a policy of the operator's is its canonical form.
   if (context.from === 'file') {
     yield
-    const canonical = sourceOf(compiled.allowedHosts, compiled.deniedHosts, context)
+    const canonical = yield* sourceOf(compiled.allowedHosts, compiled.deniedHosts, context)
     if (canonical !== source) shared.keep(canonical, compiled)
   }
   return { ok: true, value: compiled }
 }
 
-function sourceOf(allowedHosts: readonly string[], deniedHosts: readonly string[], { from }: EntryContext): string {
-  return JSON.stringify([from, allowedHosts, deniedHosts])
+function* sourceOf(
+  allowedHosts: readonly string[],
+  deniedHosts: readonly string[],
+  { from }: EntryContext,
+): Steps<string> {
+  return `${from} ${yield* jsonSteps(allowedHosts)} ${yield* jsonSteps(deniedHosts)}`
 }
 
 /** A list means what the sets that it may name make of it. */

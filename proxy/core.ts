@@ -25,8 +25,7 @@ import { createWayOut } from './egress/way-out.ts'
 import { faultForLog } from './fault-for-log.ts'
 import { createGate } from './gate.ts'
 import { type MachineSets, readMachineSets } from './policy/machine-sets.ts'
-import { inSlices } from './in-slices.ts'
-import { fileChangeForAudit } from './policy/policy-difference.ts'
+import { writeInOrder } from './policy/file-change-lines.ts'
 import { createPolicySource, type PolicySource } from './policy/policy-source.ts'
 import type { FileChange } from './policy/tenant-files/file-layers.ts'
 import type { Side } from './relay/side.ts'
@@ -325,8 +324,7 @@ async function assemble(
   })
   // All processes of a gateway follow the files, and one of them writes down what changed.
   if (place?.worker === undefined)
-    recordFileChange = (change) =>
-      void inSlices(fileChangeForAudit(change)).then((entry) => audit.write({ kind: 'admin', ...entry }))
+    recordFileChange = writeInOrder((line) => void audit.write({ kind: 'admin', ...line }))
 
   let draining = false
   /** Connections that are served and decisions that are being written. */

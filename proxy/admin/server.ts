@@ -3,7 +3,9 @@ import http from 'node:http'
 import https from 'node:https'
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { SallyportError } from '../../policies/error.ts'
+import { jsonSteps } from '../../policies/json-steps.ts'
 import { listenText, type ListenAddress } from '../config/values.ts'
+import { inSlices } from '../in-slices.ts'
 import { removeStale } from '../relay/listen-unix.ts'
 import type { TlsMaterial } from '../relay/listen.ts'
 import { type Access, requireScope } from './access.ts'
@@ -189,7 +191,10 @@ function mount(app: FastifyInstance, route: AdminRoute, access: Access): void {
         await sendEvents(reply.raw, answer as EventStream, caller.isGood)
         return reply
       }
-      return reply.code(route.status ?? 200).send(answer ?? null)
+      reply.code(route.status ?? 200)
+      if (route.status === 204) return reply.send()
+      const text = await inSlices(jsonSteps(answer ?? null))
+      return reply.type('application/json; charset=utf-8').send(text)
     },
   })
 }

@@ -4,6 +4,7 @@ import {
   compileDeniedHosts,
   compilePolicy,
   compilePolicySteps,
+  jsonSteps,
   parseSets,
   type Checked,
   type CompiledPolicy,
@@ -11,6 +12,7 @@ import {
   type EntryContext,
   type LocatedFault,
   type StaticPolicy,
+  type Steps,
 } from '../../policies/index.ts'
 import { inSlices } from '../in-slices.ts'
 import { createDynamicPolicy, type DynamicPolicy, type LoadedPolicy } from './dynamic-policy.ts'
@@ -143,7 +145,16 @@ export function dynamicCell(
 
 /** A short hash of data; functions in it don't count. */
 export function versionOf(data: unknown): string {
-  return createHash('sha256').update(JSON.stringify(data)).digest('hex').slice(0, 12)
+  return shortHash(JSON.stringify(data))
+}
+
+/** The same in steps. */
+export function* versionSteps(data: unknown): Steps<string> {
+  return shortHash(yield* jsonSteps(data))
+}
+
+function shortHash(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 12)
 }
 
 /** A policy that is known. */
@@ -157,5 +168,5 @@ async function loadedList(list: unknown, context: EntryContext): Promise<LoadedP
     throw new TypeError('a resolver gives a list of entries')
   const compiled = await inSlices(compilePolicySteps({ kind: 'static', allowedHosts: list }, context))
   if (!compiled.ok) throw new TypeError(compiled.faults[0]?.message)
-  return { policy: compiled.value, version: versionOf(list) }
+  return { policy: compiled.value, version: await inSlices(versionSteps(list)) }
 }

@@ -33,21 +33,25 @@ export function* policyDifferenceSteps(
   }
 }
 
+/** Entries that an audit line has room for. */
+const SHOWN = 32
+
 /** The same for an audit line: one list of what appears and one of what vanishes, denials with `!` in front, and the rest in words. */
 export function differenceForAudit({ kind, mode, allowedHosts, deniedHosts }: PolicyDifference): {
   readonly added: readonly string[]
   readonly removed: readonly string[]
   readonly detail: string
 } {
-  const denial = (entry: string): string => `!${entry}`
-  const added = [...allowedHosts.appear, ...deniedHosts.appear.map(denial)]
-  const removed = [...allowedHosts.vanish, ...deniedHosts.vanish.map(denial)]
+  const shown = (allowed: readonly string[], denied: readonly string[]) =>
+    [...allowed.slice(0, SHOWN), ...denied.slice(0, SHOWN).map((entry) => `!${entry}`)].slice(0, SHOWN)
+  const appear = allowedHosts.appear.length + deniedHosts.appear.length
+  const vanish = allowedHosts.vanish.length + deniedHosts.vanish.length
   const step = (name: string, one: { from: string | null; to: string | null }): string =>
     one.from === one.to ? '' : `, ${name} ${one.from ?? 'none'} to ${one.to ?? 'none'}`
   return {
-    added,
-    removed,
-    detail: `${added.length} appear, ${removed.length} vanish${step('kind', kind)}${step('mode', mode)}`,
+    added: shown(allowedHosts.appear, deniedHosts.appear),
+    removed: shown(allowedHosts.vanish, deniedHosts.vanish),
+    detail: `${appear} appear, ${vanish} vanish${step('kind', kind)}${step('mode', mode)}`,
   }
 }
 

@@ -2,7 +2,7 @@
 import { compilePolicy, parsePolicySteps, SallyportError, type CompiledPolicy } from '../../policies/index.ts'
 import { inSlices } from '../in-slices.ts'
 import type { LoadedPolicy } from './dynamic-policy.ts'
-import { type ModalCell, type OperatorPolicies, versionOf } from './operator-policies.ts'
+import { type ModalCell, type OperatorPolicies, versionSteps } from './operator-policies.ts'
 
 const DENY_ALL: CompiledPolicy = { kind: 'deny-all' }
 /** The version of a tenant that the resolver does not know. */
@@ -43,7 +43,7 @@ export function namesASet({
 export async function loadedTenant(data: unknown, operator: OperatorPolicies): Promise<LoadedPolicy> {
   if (data === undefined) return { policy: DENY_ALL, version: UNKNOWN_TO_RESOLVER }
   const policy = await inSlices(parsePolicySteps(data, operator.context))
-  if (policy.ok) return { policy: policy.value, version: versionOf(data) }
+  if (policy.ok) return { policy: policy.value, version: await inSlices(versionSteps(data)) }
   const [first] = policy.faults
   throw new SallyportError('SALLYPORT_POLICY_INVALID', `the tenant resolver gave no policy: ${first?.message ?? ''}`)
 }

@@ -20,6 +20,7 @@ import {
   type TenantLayer,
   UNAVAILABLE_LAYER,
   unknownPolicyName,
+  versionOfLayer,
 } from './kept-tenants.ts'
 import {
   compileOperatorPolicies,
@@ -158,13 +159,13 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
     checkTenant: (layer) => inSlices(checkTenantLayer(layer, state.operator)),
     tenantInForce: async (tenant) => {
       const own = kept.get(tenant)
-      if (own !== undefined) return { source: 'api', layer: own.layer, version: versionOf(own.layer) }
+      if (own !== undefined) return { source: 'api', layer: own.layer, version: versionOfLayer(own.layer) }
       const source = state.tenants.sourceOf(tenant)
       const { mode, cell } = state.tenants.get(tenant)
       const policy = await cell.current()
       if (source === undefined || (source === 'resolver' && cell.version() === UNKNOWN_TO_RESOLVER)) return undefined
       const layer = layerOf(policy, mode)
-      return { source, layer, version: versionOf(layer) }
+      return { source, layer, version: versionOfLayer(layer) }
     },
     tenants: () => [...new Set([...kept.keys(), ...state.tenants.known()])],
     tenantFiles: () => state.tenants.files(),

@@ -7,8 +7,9 @@ import { readFileSync, readdirSync, statSync } from 'node:fs'
 import { mkdtemp, rename, rm, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { layerPolicySchema } from '../../policies/index.ts'
+import { jsonSteps, layerPolicySchema } from '../../policies/index.ts'
 import type { Clock } from '../clock.ts'
+import { inSlices } from '../in-slices.ts'
 import { faultCode, openFolder, syncFolder, unusable, writeWhole } from './folder.ts'
 import { whyUnreadable } from '../unreadable.ts'
 
@@ -64,7 +65,7 @@ export async function openTenantPolicies(
 ): Promise<TenantPolicies> {
   await openFolder(path)
   const listeners = new Set<(tenants: readonly string[]) => void>()
-  let kept = readAll(path)
+  let kept = readAll(path, clock.monotonicMs())
   let lastFault: string | undefined
   let seen = folderStamp(path)
   let changedMs = clock.monotonicMs()
@@ -76,7 +77,7 @@ export async function openTenantPolicies(
       if (stamp === undefined) return
       if (stamp !== seen) changedMs = clock.monotonicMs()
       else if (clock.monotonicMs() - changedMs > TIME_STEP_MS) return
-      const next = readAll(path, kept)
+      const next = readAll(path, clock.monotonicMs(), kept)
       seen = stamp
       lastFault = undefined
       take(next)
@@ -97,7 +98,7 @@ export async function openTenantPolicies(
 
   async function put(policy: TenantPolicy): Promise<void> {
     const name = fileName(policy.tenant)
-    const text = `${JSON.stringify(recordSchema.parse(policy))}\n`
+    const text = `${await inSlices(jsonSteps(recordSchema.parse(policy)))}\n`
     const others = without(kept, name)
     if (others.length >= MAX_TENANTS) throw unusable(path, `holds the policies of ${MAX_TENANTS} tenants, and no more`)
     const bytes = others.reduce((sum, [, one]) => sum + one.text.length, text.length)
@@ -106,7 +107,7 @@ export async function openTenantPolicies(
     await openFolder(path)
     await writeWhole(join(path, name), text)
     // Not `others`: while it was written, another process may have changed something too.
-    take(new Map([...without(kept, name), [name, { text, policy }]]))
+    take(new Map([...without(kept, name), [name, { text, policy, stamp: '', sinceMs: 0 }]]))
   }
 
   async function remove(tenant: string): Promise<void> {
@@ -141,7 +142,16 @@ export async function openTenantPolicies(
   }
 }
 
-type Kept = ReadonlyMap<string, { readonly text: string; readonly policy: TenantPolicy }>
+interface KeptPolicy {
+  readonly text: string
+  readonly policy: TenantPolicy
+  /** What changes with the file; empty before it was read. */
+  readonly stamp: string
+  /** Monotonic clock; since when the file has this stamp. */
+  readonly sinceMs: number
+}
+
+type Kept = ReadonlyMap<string, KeptPolicy>
 
 function without(kept: Kept, name: string) {
   return [...kept].filter(([other]) => other !== name)
@@ -162,18 +172,26 @@ async function restoreFolder(
   }
 }
 
-/** What has the same text as before is not taken apart again. */
-function readAll(path: string, before: Kept = new Map()): Kept {
+/** A file that has been the same for a while is not read again, and what has the same text as before is not taken apart again. */
+function readAll(path: string, nowMs: number, before: Kept = new Map()): Kept {
   const names = readdirSync(path).filter((name) => FILE_NAME.test(name))
   if (names.length > MAX_TENANTS) throw unusable(path, `holds more than ${MAX_TENANTS} policies`)
-  const found = new Map<string, { text: string; policy: TenantPolicy }>()
+  const found = new Map<string, KeptPolicy>()
   let bytes = 0
   for (const name of names) {
-    bytes += statSync(join(path, name)).size
+    const { ino, size, mtimeNs, ctimeNs } = statSync(join(path, name), { bigint: true })
+    const stamp = `${ino} ${size} ${mtimeNs} ${ctimeNs}`
+    bytes += Number(size)
     if (bytes > MAX_TOTAL_BYTES) throw unusable(path, `holds more than ${MAX_TOTAL_BYTES} bytes of policies`)
-    const text = readFileSync(join(path, name), 'utf8')
     const known = before.get(name)
-    found.set(name, known?.text === text ? known : { text, policy: parseRecord(path, name, text) })
+    const sinceMs = known?.stamp === stamp ? known.sinceMs : nowMs
+    if (known !== undefined && nowMs - sinceMs > TIME_STEP_MS) {
+      found.set(name, known)
+      continue
+    }
+    const text = readFileSync(join(path, name), 'utf8')
+    const policy = known?.text === text ? known.policy : parseRecord(path, name, text)
+    found.set(name, { text, policy, stamp, sinceMs })
   }
   return found
 }

@@ -47,6 +47,28 @@ test('what was put is there after a restart, whatever the tenant is called, and 
   expect(files()).toHaveLength(names.length - 1)
 })
 
+test('a file that has been the same for long is noticed when another takes its place, of the same length too', async () => {
+  let nowMs = 1_000_000
+  const policies = await openTenantPolicies(folder, { wallMs: () => Date.now(), monotonicMs: () => nowMs })
+  opened.push(policies)
+  await policies.put(policyOf('acme', 'a.example'))
+  await policies.put(policyOf('other', 'o.example'))
+  for (let looks = 0; looks < 4; looks++) {
+    expect(policies.look()).toBe(true)
+    nowMs += 3000
+  }
+  const kept = policies.get('acme')
+  // Another tenant's change is no reason to take this one apart.
+  await policies.put(policyOf('other', 'p.example'))
+  expect(policies.look()).toBe(true)
+  expect(policies.get('acme')).toBe(kept)
+  const [file = ''] = files().filter((path) => readFileSync(path, 'utf8').includes('"acme"'))
+  writeFileSync(join(folder, '..', 'next'), readFileSync(file, 'utf8').replace('a.example', 'z.example'))
+  renameSync(join(folder, '..', 'next'), file)
+  expect(policies.look()).toBe(true)
+  expect(policies.get('acme')?.policy).toEqual({ kind: 'static', allowedHosts: ['z.example'] })
+})
+
 test('another process sees a change, and a removal', async () => {
   const [one, other] = [await open(), await open()]
   const told: string[] = []
