@@ -149,8 +149,10 @@ describe('who has used it up', () => {
 
   test('does not come to a TLS handshake', async () => {
     await start(true)
-    const handshake = (localAddress: string) =>
-      tls.connect({ host: '127.0.0.1', port: running.port, localAddress, ca: authority.cert, servername: 'localhost' })
+    const handshake = (localAddress: string) => {
+      const to = { host: '127.0.0.1', port: running.port, localAddress, ca: authority.cert, servername: 'localhost' }
+      return tls.connect(to)
+    }
     const before = handshake(OTHER)
     await once(before, 'secureConnect')
     core.door.cameToNothing({ address: HOSTILE }, ALL)
