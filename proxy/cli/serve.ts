@@ -3,6 +3,7 @@ import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pino, type Logger } from 'pino'
 import { SallyportError } from '../../policies/index.ts'
+import { collectWhenQuiet } from '../collect-when-quiet.ts'
 import { faultText } from '../config/faults.ts'
 import { ConfigError } from '../config/load.ts'
 import type { Config } from '../config/schema.ts'
@@ -45,7 +46,7 @@ export async function serve(terminal: Terminal, options: ServeOptions): Promise<
     reload: () => reloadGateway(),
   })
   reloadGateway = () => reload(terminal, gateway, loaded, file, logger)
-  const undo: (() => unknown)[] = [() => gateway.close()]
+  const undo: (() => unknown)[] = [() => gateway.close(), collectWhenQuiet()]
   try {
     const listening = await gateway.listen().catch((error: unknown) => {
       throw isDevelopment ? withOtherPorts(error) : error
