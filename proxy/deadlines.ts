@@ -4,6 +4,8 @@ import { type Member, Roster } from './roster.ts'
 
 /** How often expired waits are looked for; a deadline is met with this much delay at most. */
 const SWEEP_MS = 250
+/** A look that is so late says that the process had no turn: what came meanwhile is read before anybody is late. */
+const NO_TURN_MS = 1000
 
 /** What can be waited for, by one {@link Deadlines} at a time; ended when it takes too long. */
 export interface Awaited {
@@ -25,6 +27,7 @@ export class Deadlines {
   readonly #clock: Clock
   #timer: NodeJS.Timeout | undefined
   #afterMs: number
+  #lookedMs = 0
 
   /** `afterMs` holds for every wait that begins from now on. */
   constructor(afterMs: number, clock: Clock) {
@@ -48,7 +51,9 @@ export class Deadlines {
     const wait = { of: this, what, untilMs: this.#clock.monotonicMs() + this.#afterMs, rosterPlace: -1 }
     what.wait = wait
     this.#pending.add(wait)
-    this.#timer ??= setInterval(() => this.sweep(), SWEEP_MS).unref()
+    if (this.#timer !== undefined) return
+    this.#lookedMs = this.#clock.monotonicMs()
+    this.#timer = setInterval(() => this.#look(), SWEEP_MS).unref()
   }
 
   /** The wait is over. Idempotent. */
@@ -64,6 +69,14 @@ export class Deadlines {
       this.stop(what)
       what.destroy()
     })
+  }
+
+  /** Timers come before what has arrived: after a standstill the first look only waits for that. */
+  #look(): void {
+    const nowMs = this.#clock.monotonicMs()
+    const hadTurns = nowMs - this.#lookedMs < SWEEP_MS + NO_TURN_MS
+    this.#lookedMs = nowMs
+    if (hadTurns) this.sweep()
   }
 
   /** Idempotent. */

@@ -1,4 +1,4 @@
-import { afterEach, expect, test } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 import { type Awaited, Deadlines } from '../../proxy/deadlines.ts'
 import { ManualClock } from './tunnels/manual-clock.ts'
 
@@ -79,4 +79,22 @@ test('it sweeps by itself', async () => {
     clock.advance(1000)
   })
   expect(deadlines.size).toBe(0)
+})
+
+test('after a standstill what came meanwhile is read before anybody is late', () => {
+  vi.useFakeTimers()
+  try {
+    const { clock, deadlines } = setUp()
+    const [arrived, slow] = [awaited(), awaited()]
+    for (const what of [arrived, slow]) deadlines.start(what)
+    clock.advance(60_000)
+    vi.advanceTimersByTime(250)
+    expect([arrived.ended, slow.ended]).toEqual([0, 0])
+    deadlines.stop(arrived)
+    clock.advance(250)
+    vi.advanceTimersByTime(250)
+    expect([arrived.ended, slow.ended]).toEqual([0, 1])
+  } finally {
+    vi.useRealTimers()
+  }
 })

@@ -16,6 +16,7 @@ const good: Seen = {
   answeredMs: AT + 5,
   isIntact: true,
   endedMs: AT + 100,
+  ending: 'end',
 }
 const time = new Date(AT).toISOString()
 const opened: SoakLine = {
@@ -41,6 +42,12 @@ describe('nothing is wrong when', () => {
     ['a tunnel has a decision and an end', [good], [opened, ended], []],
     ['a tunnel was lost with its worker', [{ ...good, endedMs: AT + 3 }], [opened, lost], [KILL]],
     ['a client had no answer from a killed worker', [{ ...good, answer: 'gone', answeredMs: 0 }], [], [KILL]],
+    [
+      'a client had no answer in all the time that nobody had a turn',
+      [{ ...good, answer: 'gone', answeredMs: 0, endedMs: AT + 30_000 }],
+      [],
+      [{ what: 'stall', fromMs: AT + 1000, toMs: AT + 20_000 }],
+    ],
     [
       'a revoked token is refused',
       [{ ...good, answer: '407 token_revoked', token: { text: '', id: 't1', revokedMs: AT } }],
@@ -72,6 +79,13 @@ describe('it finds', () => {
     ['lost lines', [], [{ instance: 'tree', kind: 'admin', time, lost: 3 }], [], /3 lines were lost/],
     ['a lost tunnel where nobody was killed', [good], [opened, lost], [late], /ended by `process_lost`/],
     ['a broken tunnel where no origin reset', [good], [opened, { ...ended, close_reason: 'error' }], [], /by `error`/],
+    [
+      'no answer, at once, where nothing but the machine stalled',
+      [{ ...good, answer: 'gone' }],
+      [],
+      [{ ...KILL, what: 'stall' }],
+      /nothing explains `gone`/,
+    ],
     ['no answer where nobody was killed', [{ ...good, answer: 'gone' }], [], [late], /nothing explains `gone`/],
     [
       'a refusal of a full disk that was not',

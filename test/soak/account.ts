@@ -27,6 +27,8 @@ export interface Span {
 const AFTERMATH_MS = 15_000
 /** What was killed answers nobody any more: only clocks and the way here lie in between. */
 const KILL_AFTERMATH_MS = 2000
+/** `timeouts.headSeconds`. */
+const HEAD_MS = 10_000
 /** Every gateway has read a revocation by then, however busy the machine. */
 const REVOKED_MS = 10_000
 const ORDINARY_ENDS: readonly (string | undefined)[] = ['client_closed', 'upstream_closed', 'token_revoked']
@@ -56,15 +58,29 @@ function unexplained(one: Seen, spans: readonly Span[]): string[] {
     (answer === '403 host_not_allowed' && target.includes('.refused.')) ||
     (answer === '407 token_revoked' && endedMs >= revokedMs - KILL_AFTERMATH_MS) ||
     (answer === 'gone' && isNear('kill')) ||
+    // Nobody had a turn for so long that the time for the head was over, or the client's patience.
+    (answer === 'gone' && isNear('stall') && endedMs - startedMs >= HEAD_MS) ||
     (answer === '503 audit_unavailable' && isNear('disk')) ||
     (/^50[24] dns_/.test(answer) && (isNear('dns') || isNear('stall'))) ||
     (/^50[24] connect_/.test(answer) && (isNear('reset') || isNear('stall'))) ||
     // A worker that does not hear of the supervising process for five seconds lets nothing out.
     (answer === '503 gateway_busy' && gateway === 'tree' && isNear('stall'))
   return [
-    ...(isExplained ? [] : [`${target} of ${gateway}: nothing explains \`${answer}\``]),
+    ...(isExplained ? [] : [`${target} of ${gateway}: nothing explains \`${answer}\`${howItEnded(one, spans)}`]),
     ...(isIntact ? [] : [`${target} of ${gateway}: other bytes came back than were sent`]),
   ]
+}
+
+/** For who looks for the cause. */
+function howItEnded({ startedMs, endedMs, ending, gateway }: Seen, spans: readonly Span[]): string {
+  const last = spans
+    .filter((span) => span.what === 'kill' && span.gateway === gateway && span.fromMs <= startedMs)
+    .at(-1)
+  const kill =
+    last === undefined
+      ? ''
+      : `, begun ${startedMs - last.fromMs} ms after a kill that took ${last.toMs - last.fromMs} ms`
+  return ` (${ending} after ${endedMs - startedMs} ms, at ${new Date(startedMs).toISOString()}${kill})`
 }
 
 /** Whether the line of a connection says what its client was told. */

@@ -14,6 +14,8 @@ export interface Seen {
   /** Whether the bytes that came back were those that were sent, as far as they came. */
   readonly isIntact: boolean
   endedMs: number
+  /** How the client saw it end: the code of a fault, `patience` when nothing came for so long, else `end`. */
+  readonly ending: string
 }
 
 const PATIENCE_MS = 30_000
@@ -33,8 +35,15 @@ export function connectOnce(
     let answeredMs = 0
     let echoed = 0
     let isIntact = true
-    socket.setTimeout(PATIENCE_MS, () => socket.destroy())
-    socket.on('error', () => socket.destroy())
+    let ending = 'end'
+    socket.setTimeout(PATIENCE_MS, () => {
+      ending = 'patience'
+      socket.destroy()
+    })
+    socket.on('error', ({ code }: NodeJS.ErrnoException) => {
+      ending = code ?? 'UNKNOWN'
+      socket.destroy()
+    })
     socket.on('data', (chunk: Buffer) => {
       if (answeredMs !== 0) {
         isIntact &&= chunk.equals(SENT.subarray(echoed, echoed + chunk.length))
@@ -51,7 +60,9 @@ export function connectOnce(
         setTimeout(() => socket.end(), lifeMs)
       }
     })
-    socket.on('close', () => resolve({ ...connection, startedMs, answer, answeredMs, isIntact, endedMs: Date.now() }))
+    socket.on('close', () =>
+      resolve({ ...connection, startedMs, answer, answeredMs, isIntact, endedMs: Date.now(), ending }),
+    )
     const { target, token } = connection
     socket.write(`CONNECT ${target} HTTP/1.1\r\nProxy-Authorization: Bearer ${token.text}\r\n\r\n`)
   })

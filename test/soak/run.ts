@@ -211,6 +211,8 @@ async function soak(ms: number, rate: number): Promise<boolean> {
   if (codes.some((code) => code !== 0)) faults.push(`the gateways ended with ${codes.join(', ')}`)
   const count = (what: Span['what'], gateway?: string): number =>
     spans.filter((span) => span.what === what && span.gateway === gateway).length
+  const longest = (what: Span['what']): number =>
+    spans.reduce((most, span) => (span.what === what ? Math.max(most, span.toMs - span.fromMs) : most), 0)
   for (const gateway of gateways)
     faults.push(...wrongWords(gateway.name, gateway.errors(), count('kill', gateway.name)))
 
@@ -219,7 +221,7 @@ async function soak(ms: number, rate: number): Promise<boolean> {
     `${seen.length} connections: ${[...answers].map(([answer, { length }]) => `${length} ${answer}`).join(', ')}`,
   )
   console.log(
-    `${count('kill', 'killed')} gateways and ${count('kill', 'tree')} workers killed, ${count('disk')} times a full disk, ${count('dns')} times no names, ${count('reset')} times resets, ${tokens.revoked} tokens revoked, ${reloads} reloads; ${count('stall')} stalls of the machine`,
+    `${count('kill', 'killed')} gateways and ${count('kill', 'tree')} workers killed, ${count('disk')} times a full disk, ${count('dns')} times no names, ${count('reset')} times resets, ${tokens.revoked} tokens revoked, ${reloads} reloads; ${count('stall')} stalls of the machine, ${longest('stall')} ms the longest`,
   )
   for (const [{ name }, own] of samples) console.log(`${name}: ${memoryText(own)}`)
   for (const { instance, lines, runs } of verified.instances)
