@@ -27,7 +27,7 @@ export { parseEntry, type Entry, type EntryContext, type EntrySets, type HostEnt
 export { explain, type Explanation, type LayerExplanation } from './explain.ts'
 export { SallyportError, type ErrorCode } from './error.ts'
 export { parseHostName, type HostName } from './host.ts'
-export { jsonSteps } from './json-steps.ts'
+export { jsonPieces, jsonSteps } from './json-steps.ts'
 export type { Layer, LayerName, LayerReason } from './layer.ts'
 export { faulty, parsed, quoted, type Checked, type Fault, type LocatedFault, type Parsed } from './parsed.ts'
 export {

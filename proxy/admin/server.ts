@@ -1,11 +1,11 @@
 /** The admin listener: health, metrics, the public keys and the control API. It never shares the proxy's port. */
 import http from 'node:http'
 import https from 'node:https'
+import { Readable } from 'node:stream'
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { SallyportError } from '../../policies/error.ts'
-import { jsonSteps } from '../../policies/json-steps.ts'
+import { jsonPieces } from '../../policies/json-steps.ts'
 import { listenText, type ListenAddress } from '../config/values.ts'
-import { inSlices } from '../in-slices.ts'
 import { removeStale } from '../relay/listen-unix.ts'
 import type { TlsMaterial } from '../relay/listen.ts'
 import { type Access, requireScope } from './access.ts'
@@ -193,11 +193,28 @@ function mount(app: FastifyInstance, route: AdminRoute, access: Access): void {
       }
       reply.code(route.status ?? 200)
       if (route.status === 204) return reply.send()
-      const text = await inSlices(jsonSteps(answer ?? null))
-      return reply.type('application/json; charset=utf-8').send(text)
+      return reply.type('application/json; charset=utf-8').send(jsonBody(answer ?? null))
     },
   })
 }
+
+/** A long answer is written as fast as it is taken: as one text it would take its time, and so would sending that. */
+function jsonBody(answer: unknown): string | Readable {
+  const pieces = jsonPieces(answer)
+  let begin = ''
+  while (begin.length < AT_ONCE_CHARACTERS) {
+    const next = pieces.next()
+    if (next.done === true) return begin
+    begin += next.value
+  }
+  const all = (function* () {
+    yield begin
+    yield* pieces
+  })()
+  return Readable.from(all, { highWaterMark: 1 })
+}
+
+const AT_ONCE_CHARACTERS = 64 * 1024
 
 /** The router has no action behind a parameter: it is taken off there. `/v1/tokens:inspect` is a path of its own. */
 function splitAction(path: string): { readonly base: string; readonly action: string | undefined } {

@@ -36,5 +36,5 @@ test('lists of any length are the same text, in steps', () => {
       const data = { list: Array.from({ length }, () => member), after: [{ list: [member] }] }
       expect(finish(jsonSteps(data))).toBe(JSON.stringify(data))
     }
-  expect([...jsonSteps(Array.from({ length: 100_000 }, (_none, at) => `h${at}.example.test`))]).toHaveLength(49)
+  expect([...jsonSteps(Array.from({ length: 100_000 }, (_none, at) => `h${at}.example.test`))]).toHaveLength(50)
 })
