@@ -197,8 +197,8 @@ describe('what it is given at its start', () => {
         const gateway = { host: '127.0.0.1', port: 1 }
         const probe = { tcp: [{ host, port: 1 }], udp: [], gateway, destination: '0.0.0.0:1' }
         const input = JSON.stringify(settings(folder, { announce: true, probe }))
-        const wall = ['bwrap', '--unshare-user', network, '--dev-bind', '/', '/', process.execPath]
-        const [program = '', ...args] = [...wall, await workerFile(), '-']
+        const wall = ['bwrap', '--unshare-user', network, '--dev-bind', '/', '/', process.execPath] as const
+        const [program, ...args] = [...wall, await workerFile(), '-'] as const
         const { status, stdout, stderr } = spawnSync(program, args, { input, encoding: 'utf8' })
         expect([host, status, stdout, stderr]).toEqual([host, 1, '', 'worker: a target is an address and a port\n'])
       }
