@@ -124,11 +124,16 @@ class Tunnel implements Relay, Receiver {
   #begin({ early, earlyDown, inspect }: RelayOptions): void {
     if (inspect !== undefined && this.#cutReason === undefined)
       this.#gate = new HelloGate(inspect, () => this.cut('hello_timeout'))
-    for (const bytes of [early, this.#client.takeUnread()]) if (bytes?.length) this.received(this.#client, bytes)
-    for (const bytes of [earlyDown, this.#upstream.takeUnread()])
-      if (bytes?.length) this.received(this.#upstream, bytes)
-    this.#client.start(this)
-    this.#upstream.start(this)
+    this.#startWith(this.#client, early)
+    this.#startWith(this.#upstream, earlyDown)
+  }
+
+  /** What came early goes first. Whoever sent it is read on like everybody else: when it is through, and paid for. */
+  #startWith(side: Side, early: Buffer | undefined): void {
+    let goesOn = true
+    for (const bytes of [early, side.takeUnread()])
+      if (bytes?.length && this.received(side, bytes) !== true) goesOn = false
+    side.start(this, goesOn)
   }
 
   stop(reason: CloseReason): void {

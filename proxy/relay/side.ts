@@ -122,12 +122,16 @@ export class Side implements WireOwner, Borrower, Visitor, Awaited, Member {
     return socket
   }
 
-  /** From here on bytes and events go to the receiver; reading starts. What was put back must be taken before. */
-  start(receiver: Receiver): void {
+  /**
+   * From here on bytes and events go to the receiver. What was put back must be taken before. Reading starts, unless that is not through yet
+   * (`goesOn: false`): then with {@link Side.proceed}.
+   */
+  start(receiver: Receiver, goesOn = true): void {
     this.#receiver = receiver
+    this.#stopped = !goesOn
     if (this.#closed) process.nextTick(() => receiver.closed(this, this.#fault))
     else if (this.#ended) process.nextTick(() => receiver.ended(this))
-    else this.#wire.read()
+    else if (goesOn) this.#wire.read()
   }
 
   /** Sends bytes to the peer. `false`: not all of them are in the kernel yet, {@link Receiver.drained} follows. */

@@ -1,8 +1,8 @@
-/** A tunnel that has to wait for its first byte, since others have used up what may pass in a second. */
+/** A tunnel that has to wait, for its first byte or behind what came early: others, or itself, have used up what may pass in a second. */
 import { once } from 'node:events'
 import net, { type AddressInfo } from 'node:net'
 import { afterEach, expect, test } from 'vitest'
-import { startGateway, type Gateway } from './harness.ts'
+import { type Gateway, startGateway, startOrigin, turnsOfTheLoop } from './harness.ts'
 
 const FOREVER_MS = 2 ** 31 - 1
 const closers: (() => unknown)[] = []
@@ -45,4 +45,40 @@ test('one that is cut while it waits ends once, and nothing of it went up', asyn
   running.relay.cut('token_expired')
   expect(await running.closed).toEqual({ closeReason: 'token_revoked', bytesIn: 0, bytesOut: 0 })
   expect(gateway.results).toHaveLength(1)
+})
+
+test('what came early is paid for before more is read', async () => {
+  const origin = await startOrigin((socket) => socket.resume())
+  closers.push(() => origin.close())
+  const pace = (bytes: number): number => (bytes === 0 ? 0 : FOREVER_MS)
+  const gateway = await startGateway('tcp', { originPort: origin.port, readsLine: true, relay: { pace } })
+  closers.push(() => gateway.close())
+  const socket = gateway.connect().on('error', () => undefined)
+  const next = gateway.next()
+  socket.write('hello\nearly')
+  await once(socket, 'data')
+  const { relay } = await next
+  await new Promise((resolve) => socket.write('and more', resolve))
+  await turnsOfTheLoop(100)
+  expect(relay.bytesOut).toBe('early'.length)
+})
+
+test('what came early and is not through when it is cut never looks whole to the origin, though its client has ended', async () => {
+  const { promise: accepted, resolve } = Promise.withResolvers<net.Socket>()
+  const origin = await startOrigin((socket) => resolve(socket.pause()))
+  closers.push(() => origin.close())
+  const early = Buffer.alloc(32 * 1024 * 1024)
+  const gateway = await startGateway('tcp', { originPort: origin.port, relay: { early } })
+  closers.push(() => gateway.close())
+  const next = gateway.next()
+  gateway.connect().end()
+  const running = await next
+  const upstream = await accepted
+  await turnsOfTheLoop(100)
+  running.relay.cut('token_expired')
+  const ending = new Promise((ends) => {
+    upstream.once('end', () => ends('clean')).once('error', (fault: NodeJS.ErrnoException) => ends(fault.code))
+  })
+  upstream.resume()
+  expect(await ending).toBe('ECONNRESET')
 })
