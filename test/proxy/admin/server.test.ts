@@ -5,7 +5,9 @@ import http from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, test } from 'vitest'
+import { z } from 'zod'
 import { AdminError } from '../../../proxy/admin/admin-error.ts'
+import { defineRoute } from '../../../proxy/admin/route.ts'
 import { createAdminServer, type AdminOptions, type AdminServer } from '../../../proxy/admin/server.ts'
 
 const LOOPBACK = { kind: 'tcp', host: '127.0.0.1', port: 0 } as const
@@ -67,6 +69,35 @@ test('metrics and public keys need credentials where the operator wants it', asy
   for (const path of ['/metrics', '/.well-known/jwks.json', '/openapi.json'])
     expect([path, (await fetch(`http://127.0.0.1:${port}${path}`)).status]).toEqual([path, 401])
   for (const path of ['/healthz', '/readyz']) expect((await fetch(`http://127.0.0.1:${port}${path}`)).status).toBe(200)
+})
+
+test('an answer of any length is the same JSON, under the same headers', async () => {
+  const list = z.object({ list: z.array(z.string()) })
+  const lengths = [0, 10, 100_000]
+  const routes = lengths.map((length) =>
+    defineRoute({
+      method: 'GET',
+      path: `/v1/list${length}`,
+      id: `list${length}`,
+      tag: 'gateway',
+      summary: 'A list',
+      scopes: ['read'],
+      errors: [],
+      reply: list,
+      handle: () => ({ list: Array.from({ length }, (_none, at) => `ü${at}.example.test`) }),
+    }),
+  )
+  const scopes = new Set(['admin' as const])
+  const caller = { author: 'a', client: 'c', scopes, tokenId: undefined, expiresAtMs: undefined, isGood: () => true }
+  const port = await start({ routes, access: { identify: () => Promise.resolve(caller) } })
+  for (const length of lengths) {
+    const response = await fetch(`http://127.0.0.1:${port}/v1/list${length}`)
+    expect(response.headers.get('content-type')).toBe('application/json; charset=utf-8')
+    expect(response.headers.get('cache-control')).toBe('no-store')
+    expect(await response.text()).toBe(
+      JSON.stringify({ list: Array.from({ length }, (_none, at) => `ü${at}.example.test`) }),
+    )
+  }
 })
 
 test('anything else is not found, and nothing can be changed', async () => {
