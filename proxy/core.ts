@@ -300,6 +300,7 @@ async function assemble(
   const door = keep(
     new Door({
       clock,
+      isUsed: () => settings().limits.turnAway,
       onTurnAway: metrics.countTurnedAway,
       onSay: (turnedAway) => {
         for (const { who, connections } of turnedAway) {

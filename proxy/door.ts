@@ -43,6 +43,8 @@ export interface TurnedAway {
 /** What {@link Door} is made of. */
 export interface DoorOptions {
   readonly clock: Pick<Clock, 'monotonicMs'>
+  /** `limits.turnAway`. Default: always. */
+  readonly isUsed?: () => boolean
   /** Told of each connection that was closed. */
   readonly onTurnAway?: () => void
   /** Told every ten seconds while there is something to say. */
@@ -94,7 +96,7 @@ export class Door {
 
   /** Whether this client has used up what it may have come to nothing. */
   isClosedTo(client: Pick<ClientInfo, 'address' | 'bound'>): boolean {
-    if (this.#spent.size === 0) return false
+    if (this.#spent.size === 0 || this.#options.isUsed?.() === false) return false
     const who = payerOf(client)
     const payer = this.#spent.get(who)
     if (payer === undefined) return false

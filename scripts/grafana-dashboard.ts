@@ -254,9 +254,15 @@ const ROWS: readonly (readonly [title: string, panels: readonly Panel[]])[] = [
       graph('Since the start', 'A saw is a gateway that does not stay up.', 's', [
         [`time() - ${now('process_start_time_seconds')}`, '{{instance}}'],
       ]),
-      graph('Connections without a byte', 'Health checks and port scans.', 'reqps', [
-        [`sum by (instance) (${rate('empty_connections_total')})`, '{{instance}}'],
-      ]),
+      graph(
+        'Connections without a byte, and turned away',
+        'Health checks and port scans; addresses of which too much came to nothing.',
+        'reqps',
+        [
+          [`sum by (instance) (${rate('empty_connections_total')})`, '{{instance}} without a byte'],
+          [`sum by (instance) (${rate('turned_away_connections_total')})`, '{{instance}} turned away'],
+        ],
+      ),
     ],
   ],
 ]

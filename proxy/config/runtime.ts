@@ -23,6 +23,12 @@ export const limitsSection = z
     tunnels: count(MAX_TUNNELS)
       .default(10_000)
       .describe('Open tunnels of the whole gateway. Beyond: 503 `gateway_busy`.'),
+    turnAway: z
+      .boolean()
+      .default(true)
+      .describe(
+        'Whether connections of an address of which too much comes to nothing are closed unread while the gateway is busy. `false` where many sandboxes share an address: then none is shut out by another, and all wait.',
+      ),
     perSandbox: z
       .strictObject({
         tunnels: count(MAX_TUNNELS).default(200).describe('Open tunnels of one sandbox. Beyond: 429 `tunnel_limit`.'),

@@ -133,3 +133,12 @@ test('it is said every ten seconds', () => {
     vi.useRealTimers()
   }
 })
+
+test('where it is not used nobody is turned away', () => {
+  let isUsed = true
+  const one = new Door({ clock: { monotonicMs: () => 0 }, busy: () => 1, isUsed: () => isUsed })
+  one.cameToNothing(HOSTILE, 1e9)
+  expect(one.turnsAway(HOSTILE)).toBe(true)
+  isUsed = false
+  expect(one.turnsAway(HOSTILE)).toBe(false)
+})
