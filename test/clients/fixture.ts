@@ -1,6 +1,5 @@
 /** A gateway, a real TLS origin and a real plain one on loopback, and clients started as processes of their own, with nothing of this machine's set-up. */
 import crypto from 'node:crypto'
-import diagnostics from 'node:diagnostics_channel'
 import fs from 'node:fs'
 import http from 'node:http'
 import https from 'node:https'
@@ -25,7 +24,7 @@ export interface Target {
 export interface Run extends ProgramResult {
   /** `allow` or the reason, of every line of the kinds `decision` and `auth`, in order. */
   readonly outcomes: readonly string[]
-  /** How many connections to the gateway were opened. */
+  /** How many connections to the gateway these lines are of. */
   readonly connections: number
   readonly dialects: readonly string[]
   /** These lines themselves. */
@@ -122,16 +121,8 @@ export async function startClients(options: ClientsOptions = {}): Promise<Client
   const loginUrl = proxyUrl.replace('://', `://${USER}:${token}@`)
   const environment = { ...clientEnvironment(folder, caFile), SALLYPORT_PROXY: proxyUrl, SALLYPORT_TOKEN: token }
 
-  let opened = 0
-  const onAccepted = (message: unknown) => {
-    // The gateway has taken the socket's handle by now, so the socket itself no longer knows its port.
-    const { server } = (message as { socket: { server: net.Server } }).socket
-    const address = server.address() as net.AddressInfo | null
-    if (address?.port === gateway.port && address.address === '127.0.0.1') opened++
-  }
-  diagnostics.subscribe('net.server.socket', onAccepted)
   const during = async <T>(action: () => Promise<T>) => {
-    const [before, openedBefore] = [gateway.audit().length, opened]
+    const before = gateway.audit().length
     const result = await action()
     const lines = gateway
       .audit()
@@ -140,7 +131,7 @@ export async function startClients(options: ClientsOptions = {}): Promise<Client
     return {
       ...result,
       outcomes: lines.map((line) => String(line['reason'] ?? line['effective'])),
-      connections: opened - openedBefore,
+      connections: new Set(lines.map((line) => line['client'])).size,
       dialects: lines.map((line) => String(line['dialect'])),
       lines,
     }
@@ -177,7 +168,6 @@ export async function startClients(options: ClientsOptions = {}): Promise<Client
     run: (program) =>
       during(() => runProgram({ ...program, cwd: program.cwd ?? ROOT, env: { ...environment, ...program.env } })),
     close: async () => {
-      diagnostics.unsubscribe('net.server.socket', onAccepted)
       await gateway.close()
       await Promise.all([closeServer(origins.tls), closeServer(origins.plain), forbidden.close()])
       fs.rmSync(folder, { recursive: true, force: true })
