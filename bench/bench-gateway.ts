@@ -139,12 +139,17 @@ export async function runBeside(core: number, main: () => Promise<void>): Promis
   process.exitCode = code ?? 1
 }
 
+/** Waits where it is told that it asks too often. */
 async function call(socketPath: string, method: string, route: string, body?: object): Promise<unknown> {
   const headers = body === undefined ? {} : { 'content-type': 'application/json' }
   const request = http.request({ socketPath, method, path: route, headers, agent: false })
   request.end(body === undefined ? undefined : JSON.stringify(body))
   const [response] = (await once(request, 'response')) as [http.IncomingMessage]
   const text = (await response.setEncoding('utf8').toArray()).join('')
+  if (response.statusCode === 429) {
+    await new Promise((resolve) => setTimeout(resolve, Number(response.headers['retry-after']) * 1000))
+    return call(socketPath, method, route, body)
+  }
   if (response.statusCode === undefined || response.statusCode >= 300)
     throw new Error(`${method} ${route}: ${response.statusCode ?? 0} ${text}`)
   return text === '' ? undefined : JSON.parse(text)
