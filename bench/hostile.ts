@@ -22,7 +22,7 @@ import {
   runBeside,
   startBenchGateway,
 } from './bench-gateway.ts'
-import { buildKit, checkKit, startLoad, startOrigin } from './load-kit.ts'
+import { buildKit, checkKit, openTunnels, startLoad, startOrigin } from './load-kit.ts'
 
 const HOST = '127.0.0.1'
 const ORIGIN_BASE = 9200
@@ -86,12 +86,10 @@ async function main(): Promise<void> {
     const tokens = await goodTokens(gateway)
     const from = values.shared ? [] : ['--src-count', '8']
     const good = async (what: string, round: number): Promise<Turn> => {
-      const target = ['--proxy', `${HOST}:${gateway.port}`, '--target', `${HOST}:${ORIGIN_BASE + 1}`, '--echo', '64']
       const rate = ['--rate', values.good, '--conns', '3000', '--warmup', String(WARM_SECONDS)]
       const startedCpu = processorSeconds(gateway.pid)
-      const args = ['--mode', 'connect-rate', ...target, ...rate, ...from, '--duration', values.seconds]
-      const result = await startLoad(kit.loadgen, [...args, '--auth-file', tokens]).result
-      if (result === undefined) throw new Error('the load generator said nothing')
+      const how = [...rate, ...from, '--duration', values.seconds, '--auth-file', tokens]
+      const result = await openTunnels(kit.loadgen, gateway.port, ORIGIN_BASE, how)
       const { p50, p99 } = result.connect_us
       const processor = (processorSeconds(gateway.pid) - startedCpu) / (Number(values.seconds) + WARM_SECONDS)
       return { what, round, p50Ms: p50 / 1000, p99Ms: p99 / 1000, failed: result.errors, processor }

@@ -12,7 +12,7 @@ import os from 'node:os'
 import path from 'node:path'
 import { parseArgs } from 'node:util'
 import { processorSeconds, reachable, runBeside } from './bench-gateway.ts'
-import { buildKit, checkKit, startLoad, startOrigin } from './load-kit.ts'
+import { buildKit, checkKit, openTunnels, startOrigin } from './load-kit.ts'
 import { prepareBench } from './prepare.ts'
 
 const HOST = '127.0.0.1'
@@ -65,12 +65,10 @@ async function main(): Promise<void> {
     for (const [at, flags] of ['', ...values.flags.split('|').filter((text) => text !== '')].entries())
       proxies.push(await startGateway(`gateway ${flags}`.trim(), FIRST_PORT + 1 + at, flags.split(' ')))
     const turn = async (proxy: Proxy, at: string, round: number, rate: number): Promise<Turn> => {
-      const where = ['--proxy', `${HOST}:${proxy.port}`, '--target', `${HOST}:${ORIGIN_BASE + 1}`, '--echo', '64']
       const how = ['--rate', String(rate), '--conns', '4000', '--src-count', '8', '--duration', values.seconds]
       const who = proxy.tokens === undefined ? [] : ['--auth-file', proxy.tokens]
       const startedCpu = processorSeconds(proxy.child.pid!)
-      const result = await startLoad(kit.loadgen, ['--mode', 'connect-rate', ...where, ...how, ...who]).result
-      if (result === undefined) throw new Error('the load generator said nothing')
+      const result = await openTunnels(kit.loadgen, proxy.port, ORIGIN_BASE, [...how, ...who])
       const cpuUs = ((processorSeconds(proxy.child.pid!) - startedCpu) * 1e6) / Math.max(1, result.ok)
       const { p50, p99 } = result.connect_us
       return { name: proxy.name, at, round, rate, p50Us: p50, p99Us: p99, cpuUs, failed: result.errors }

@@ -47,6 +47,19 @@ export function startLoad(
   return { stop: () => void child.kill(), result }
 }
 
+/** Opens tunnels through the proxy on a port of 127.0.0.1 to the echo of an origin; `more` says how many, and for how long. @throws Error when the generator says nothing */
+export async function openTunnels(
+  program: string,
+  port: number,
+  originBase: number,
+  more: readonly string[],
+): Promise<LoadResult> {
+  const where = ['--proxy', `127.0.0.1:${port}`, '--target', `127.0.0.1:${originBase + 1}`, '--echo', '64']
+  const result = await startLoad(program, ['--mode', 'connect-rate', ...where, ...more]).result
+  if (result === undefined) throw new Error('the load generator said nothing')
+  return result
+}
+
 /** @throws Error with one line when the kit is not there */
 export function checkKit(): void {
   if (!fs.existsSync(path.join(KIT_FOLDER, 'loadgen.c')))
