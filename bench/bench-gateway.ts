@@ -9,6 +9,7 @@ import os from 'node:os'
 import path from 'node:path'
 import { SignJWT } from 'jose'
 import { stringify } from 'yaml'
+import { freePort } from '../test/origins/free-port.ts'
 import type { ConfigInput } from '../proxy/index.ts'
 
 const ROOT = path.resolve(import.meta.dirname, '..')
@@ -167,12 +168,4 @@ export async function reachable(port: number): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, 50))
   }
   throw new Error('the gateway does not listen')
-}
-
-async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as net.AddressInfo
-  server.close()
-  return port
 }

@@ -2,6 +2,7 @@
 import { parseAddress, type IpAddress } from './address.ts'
 import { parseHostName, type HostName } from './host.ts'
 import { faulty, parsed, type Parsed } from './parsed.ts'
+import { readPort } from './ports.ts'
 
 /** A name or an address in canonical form, and a port from 1 to 65535. */
 export type Destination =
@@ -54,17 +55,6 @@ export function hostText(destination: Destination): string {
 export function authorityText(destination: Destination): string {
   const host = hostText(destination)
   return host.includes(':') ? `[${host}]:${destination.port}` : `${host}:${destination.port}`
-}
-
-function readPort(raw: string, start: number): number | undefined {
-  if (raw.length === start || raw.length - start > 5 || raw.charCodeAt(start) === 0x30) return undefined
-  let port = 0
-  for (let index = start; index < raw.length; index += 1) {
-    const digit = raw.charCodeAt(index) - 0x30
-    if (digit < 0 || digit > 9) return undefined
-    port = 10 * port + digit
-  }
-  return port <= 65_535 ? port : undefined
 }
 
 function malformed(message: string): Parsed<never> {

@@ -40,9 +40,16 @@ export function coversPort(ports: readonly PortRange[], port: number): boolean {
   return ports.some(({ low, high }) => low <= port && port <= high)
 }
 
-function readPort(text: string): number | undefined {
-  const port = Number(text)
-  return /^[1-9][0-9]{0,4}$/.test(text) && port <= 65_535 ? port : undefined
+/** The port in decimal that begins at `start` and ends with the text: 1 to 65535, no sign, blank or leading zero. */
+export function readPort(text: string, start = 0): number | undefined {
+  if (text.length === start || text.length - start > 5 || text.charCodeAt(start) === 0x30) return undefined
+  let port = 0
+  for (let index = start; index < text.length; index += 1) {
+    const digit = text.charCodeAt(index) - 0x30
+    if (digit < 0 || digit > 9) return undefined
+    port = 10 * port + digit
+  }
+  return port <= 65_535 ? port : undefined
 }
 
 /** For the hint only. */

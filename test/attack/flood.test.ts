@@ -9,6 +9,7 @@ import net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { freePort } from '../origins/free-port.ts'
 import { prepareBench } from '../../bench/prepare.ts'
 import { clientHello } from '../integration/client-hello.ts'
 import { WireClient } from '../integration/wire.ts'
@@ -127,13 +128,4 @@ function liveKib(): Promise<number> {
 
 function openSockets(): number {
   return fs.readdirSync(`/proc/${gateway.pid!}/fd`).length
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = net.createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as net.AddressInfo
-      server.close(() => resolve(port))
-    })
-  })
 }

@@ -2,12 +2,12 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import fs from 'node:fs'
-import net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { parse } from 'yaml'
 import { z } from 'zod'
+import { freePort } from '../origins/free-port.ts'
 import { ALL_REASONS, CLOSE_REASONS } from '../../proxy/reasons.ts'
 import { type Origin, startEcho } from '../origins/origins.ts'
 import { metricNames, scrape, type Series } from '../integration/scrape.ts'
@@ -241,11 +241,3 @@ describeNeeding(['prometheus'], 'Prometheus', () => {
 })
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
-
-async function freePort(): Promise<number> {
-  const server = net.createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as net.AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
-}

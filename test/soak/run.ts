@@ -8,13 +8,12 @@
  * own. Ends with 1 when something is not as it must be.
  */
 import { spawnSync } from 'node:child_process'
-import { once } from 'node:events'
 import fs from 'node:fs'
-import net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
 import readline from 'node:readline'
 import { parseArgs } from 'node:util'
+import { freePort } from '../origins/free-port.ts'
 import { parseVerifyKeys } from '../../proxy/audit/key.ts'
 import { verifyAudit } from '../../proxy/audit/verify.ts'
 import { type SoakLine, type Span, unaccounted } from './account.ts'
@@ -266,14 +265,6 @@ async function readLines(log: string): Promise<SoakLine[]> {
     }
   }
   return lines
-}
-
-async function freePort(): Promise<number> {
-  const server = net.createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as net.AddressInfo
-  server.close()
-  return port
 }
 
 function pause(ms: number): Promise<void> {

@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import net from 'node:net'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { freePort } from '../../origins/free-port.ts'
 import { start } from '../../../provider/backends/container-link.ts'
 import {
   createSecret,
@@ -50,14 +51,6 @@ async function through(socket: net.Socket, bytes: Buffer): Promise<Buffer> {
 }
 
 /** Frees a port that nothing listens on. */
-async function freePort(): Promise<number> {
-  const server = net.createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as net.AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
-}
-
 describe('a sandbox that dials', () => {
   test('is asked over idle connections, many at once, of any size and with half-closes', async () => {
     const worker = (await echo({ host: '127.0.0.1', port: 0 })) as net.AddressInfo

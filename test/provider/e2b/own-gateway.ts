@@ -5,6 +5,7 @@ import https from 'node:https'
 import net, { type AddressInfo } from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
+import { freePort } from '../../origins/free-port.ts'
 import type { RemoteGateway } from '../../../provider/index.ts'
 import { createGateway, type Gateway, openKeys, parseConfig } from '../../../proxy/index.ts'
 import { createAuthority } from '../../origins/certificates.ts'
@@ -138,12 +139,4 @@ async function listening(server: net.Server, host: string, port: number): Promis
 async function closing(server: http.Server | https.Server): Promise<void> {
   server.closeAllConnections()
   await new Promise((resolve) => server.close(resolve))
-}
-
-async function freePort(host: string): Promise<number> {
-  const server = net.createServer()
-  await listening(server, host, 0)
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }

@@ -4,6 +4,7 @@ import net from 'node:net'
 import os from 'node:os'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { freePort } from '../../origins/free-port.ts'
 import { type ReachableGateway, startReachableGateway } from '../../../provider/conformance/reachable-gateway.ts'
 import type { Egress, EgressGrant } from '../../../provider/egress/egress.ts'
 import { remoteEgress } from '../../../provider/egress/remote.ts'
@@ -44,14 +45,6 @@ afterEach(async () => {
   await origin.close()
   fs.rmSync(folder, { recursive: true, force: true })
 })
-
-async function freePort(): Promise<number> {
-  const server = net.createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port: free } = server.address() as net.AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return free
-}
 
 const start = async (token?: string): Promise<StartedWorker> =>
   (worker = await startWorker({

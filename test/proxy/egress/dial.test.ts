@@ -1,6 +1,7 @@
 import fs from 'node:fs'
 import net from 'node:net'
 import { afterEach, describe, expect, test } from 'vitest'
+import { freePort } from '../../origins/free-port.ts'
 import type { IpAddress, Permit } from '../../../policies/index.ts'
 import { dial, interleaveFamilies, type Opener, openSocket, openWire } from '../../../proxy/egress/dial.ts'
 import { Side } from '../../../proxy/relay/side.ts'
@@ -290,14 +291,6 @@ async function listenOn(server: net.Server, host: string, port = 0) {
 }
 
 /** A port on which nobody listens on any loopback address: it was bound a moment ago. */
-async function freePort(): Promise<number> {
-  const server = net.createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as net.AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
-}
-
 function openDescriptors(): number {
   return fs.readdirSync('/proc/self/fd').length
 }

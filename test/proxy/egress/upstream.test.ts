@@ -7,6 +7,7 @@ import os from 'node:os'
 import path from 'node:path'
 import { inspect } from 'node:util'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { freePort } from '../../origins/free-port.ts'
 import type { Permit } from '../../../policies/index.ts'
 import type { Resolver } from '../../../proxy/egress/resolver.ts'
 import { createUpstream, type SideMaker, type Upstream, type UpstreamOptions } from '../../../proxy/egress/upstream.ts'
@@ -551,14 +552,6 @@ function thrownBy(call: () => unknown): unknown {
     return error
   }
   return undefined
-}
-
-async function freePort(): Promise<number> {
-  const server = net.createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as net.AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }
 
 async function answers(port: number): Promise<void> {
