@@ -1,10 +1,12 @@
 /**
  * Who is let in at all? What comes to nothing (refused, malformed, silent) costs as much as what goes out, and a client that sends it by the thousand would leave
  * the others waiting. Each address may have so many of those a second: a great many while there is time for them, few while the event loop is busy. Whose
- * are used up is closed at the accept, unread, which is as cheap as it gets. No decision is made here, and nobody is let out.
+ * are used up is closed at the accept, unread, which is as cheap as it gets. From then on each connection of his is paid for as it comes in, not when something
+ * has become of it, so that those let in come one by one. No decision is made here, and nobody is let out.
  */
 import { performance } from 'node:perf_hooks'
 import type { Clock } from './clock.ts'
+import { networkOf } from './network-of.ts'
 import type { ClientInfo } from './request.ts'
 
 /** What an address may have come to nothing in a second, and at once: while there is time, and at the least. */
@@ -14,8 +16,11 @@ const LEAST_A_SECOND = 300
 const BUSY = 0.6
 /** How often that is looked at, and what follows from it. */
 const LOOK_MS = 100
-const FEWER = 0.5
+const FEWER = 0.25
 const MORE = 1.1
+
+/** How much faster than it refills what is left may be used while somebody is turned away: after a standstill a flood waits at the door all at once. */
+const RUSH = 4
 
 /** Who came to nothing longest ago is forgotten first. */
 const MAX_PAYERS = 10_000
@@ -35,7 +40,7 @@ export const WEIGHT = {
 
 /** Connections of one client that were closed unread. */
 export interface TurnedAway {
-  /** An address, `unix`, or whose listener it is; `undefined`: of all that are not named. */
+  /** An address, an IPv6 network, `unix`, or whose listener it is; `undefined`: of all that are not named. */
   readonly who: string | undefined
   readonly connections: number
 }
@@ -56,6 +61,10 @@ export interface DoorOptions {
 interface Payer {
   left: number
   atMs: number
+  /** His connections that were paid for as they came in, and of which nothing has become yet. */
+  paid: number
+  /** When the last of those was let in. */
+  inMs: number
 }
 
 /** The door of one process. */
@@ -64,7 +73,7 @@ export class Door {
   readonly #options: DoorOptions
   readonly #busy: () => number
   readonly #payers = new Map<string, Payer>()
-  /** Those of them who have nothing left. */
+  /** Those of them who had nothing left, until they have all of it again. */
   readonly #spent = new Map<string, Payer>()
   #perSecond = MOST_A_SECOND
   #lookedMs: number
@@ -85,8 +94,15 @@ export class Door {
 
   /** Whether a connection of this client is to be closed unread; then it counts as turned away. */
   turnsAway(client: Pick<ClientInfo, 'address' | 'bound'>): boolean {
-    if (!this.isClosedTo(client)) return false
     const who = payerOf(client)
+    const payer = this.#spentPayer(who)
+    if (payer === undefined) return false
+    if (payer.left >= WEIGHT.refused && payer.atMs - payer.inMs >= 1000 / (RUSH * this.#perSecond)) {
+      payer.left -= WEIGHT.refused
+      payer.paid++
+      payer.inMs = payer.atMs
+      return false
+    }
     const named = this.#turnedAway.has(who) || this.#turnedAway.size < MAX_NAMED ? who : undefined
     this.#turnedAway.set(named, (this.#turnedAway.get(named) ?? 0) + 1)
     this.#sayTimer ??= setTimeout(() => this.#say(), SAY_MS).unref()
@@ -96,32 +112,54 @@ export class Door {
 
   /** Whether this client has used up what it may have come to nothing. */
   isClosedTo(client: Pick<ClientInfo, 'address' | 'bound'>): boolean {
-    if (this.#spent.size === 0 || this.#options.isUsed?.() === false) return false
-    const who = payerOf(client)
-    const payer = this.#spent.get(who)
-    if (payer === undefined) return false
-    this.#look()
-    if (this.#refill(payer) <= 0) return true
-    this.#spent.delete(who)
-    return false
+    const payer = this.#spentPayer(payerOf(client))
+    return payer !== undefined && payer.left <= 0
   }
 
   /** Books what came to nothing. */
   cameToNothing(client: Pick<ClientInfo, 'address' | 'bound'>, weight = WEIGHT.refused): void {
     this.#look()
     const who = payerOf(client)
-    const payer = this.#payers.get(who) ?? { left: this.#perSecond, atMs: this.#clock.monotonicMs() }
+    const payer = this.#payers.get(who) ?? {
+      left: this.#perSecond,
+      atMs: this.#clock.monotonicMs(),
+      paid: 0,
+      inMs: -Infinity,
+    }
     this.#payers.delete(who)
     this.#payers.set(who, payer)
     if (this.#payers.size > MAX_PAYERS) this.#forgetFirst()
-    payer.left = this.#refill(payer) - weight
+    const isPaid = weight >= WEIGHT.refused && payer.paid > 0
+    if (isPaid) payer.paid--
+    payer.left = this.#refill(payer) - (isPaid ? weight - WEIGHT.refused : weight)
     if (payer.left <= 0) this.#spent.set(who, payer)
+  }
+
+  /** Gives back what was paid for a request that went out. */
+  wentOut(client: Pick<ClientInfo, 'address' | 'bound'>): void {
+    if (this.#spent.size === 0) return
+    const payer = this.#spent.get(payerOf(client))
+    if (payer === undefined || payer.paid === 0) return
+    payer.paid--
+    payer.left = this.#refill(payer) + WEIGHT.refused
   }
 
   /** Says what is left to say; idempotent. */
   close(): void {
     clearTimeout(this.#sayTimer)
     this.#say()
+  }
+
+  /** One of the spent, with what he has by now; `undefined` for all others. */
+  #spentPayer(who: string): Payer | undefined {
+    if (this.#spent.size === 0 || this.#options.isUsed?.() === false) return undefined
+    const payer = this.#spent.get(who)
+    if (payer === undefined) return undefined
+    this.#look()
+    if (this.#refill(payer) < this.#perSecond) return payer
+    payer.paid = 0
+    this.#spent.delete(who)
+    return undefined
   }
 
   #refill(payer: Payer): number {
@@ -158,7 +196,7 @@ export class Door {
 
 /** A listener that stands for one sandbox has clients of no other. */
 function payerOf({ address, bound }: Pick<ClientInfo, 'address' | 'bound'>): string {
-  return bound === undefined ? address : `the listener of ${bound.tokenId}`
+  return bound === undefined ? networkOf(address) : `the listener of ${bound.tokenId}`
 }
 
 function busySinceLast(): () => number {

@@ -38,8 +38,8 @@ export interface GateParts {
   readonly isClosing: () => boolean
   readonly onSetUp: Metrics['countSetUp']
   readonly tracer: Tracer | undefined
-  /** Told of what is refused. */
-  readonly door: Pick<Door, 'cameToNothing'>
+  /** Told of what is refused, and of what goes out. */
+  readonly door: Pick<Door, 'cameToNothing' | 'wentOut'>
 }
 
 /** What a decision ends with that a closing gateway does not wait for. */
@@ -98,6 +98,7 @@ export function createGate(parts: GateParts): {
     audit,
     onOutcome: ({ traceparent, client }, { times }, entry, isOut) => {
       if (entry.effective === 'deny') parts.door.cameToNothing(client)
+      else if (isOut) parts.door.wentOut(client)
       if (times === undefined) return
       tracer?.begin(traceparent, times, entry, isOut)
       const { dns_ms: dnsMs, connect_ms: connectMs } = entry.kind === 'decision' ? entry : NO_WAIT

@@ -9,6 +9,7 @@ import {
   type HandleRequest,
   isWriteUnderway,
   lastRead,
+  peerOf,
   type StreamHandle,
 } from './node-handles.ts'
 import type { Wire, WireOwner } from './wire.ts'
@@ -44,9 +45,7 @@ export class HandleWire implements Wire {
   }
 
   get peer(): HandlePeer {
-    const peer: HandlePeer = {}
-    if (!this.#destroyed) this.#handle.getpeername?.(peer)
-    return peer
+    return this.#destroyed ? {} : peerOf(this.#handle)
   }
 
   own(owner: WireOwner): void {

@@ -9,11 +9,11 @@ import {
   createPlainServer,
   handOver,
   handshakeFailed,
+  isTurnedAway,
   type ListenCommon,
   type Listener,
   openServer,
   type TlsMaterial,
-  turnAway,
 } from './listener.ts'
 import { SocketWire } from './socket-wire.ts'
 import { whyUnreadable } from '../unreadable.ts'
@@ -121,8 +121,8 @@ function turnAwayBeforeHandshake(server: tls.Server, options: ListenTcpOptions):
   const handshakes = server.listeners('connection') as ((socket: net.Socket) => void)[]
   server.removeAllListeners('connection')
   server.on('connection', (socket: net.Socket) => {
-    const connection = { peer: { address: socket.remoteAddress }, destroy: () => void socket.destroy() }
-    if (!turnAway(options, connection, 'tcp')) for (const begin of handshakes) begin.call(server, socket)
+    if (isTurnedAway(options, () => socket.remoteAddress, 'tcp')) socket.resetAndDestroy()
+    else for (const begin of handshakes) begin.call(server, socket)
   })
 }
 

@@ -6,7 +6,7 @@ import { type Door, WEIGHT } from '../door.ts'
 import type { ClientInfo } from '../request.ts'
 import type { Identity } from '../tokens/identity.ts'
 import { HandleWire } from './handle-wire.ts'
-import { takeConnections } from './node-handles.ts'
+import { peerOf, resetUnread, takeConnections } from './node-handles.ts'
 import { Side } from './side.ts'
 import { SocketWire } from './socket-wire.ts'
 import { turns } from './turns.ts'
@@ -58,17 +58,15 @@ export interface Listener {
 /** Connections that wait to be accepted, for each listener; the system may allow fewer. */
 export const BACKLOG = 4096
 
-/** Closes a connection of a client who is turned away. Whether it did. */
-export function turnAway(
+/** Whether a connection that has just come in is to be closed unread. Whoever asks closes it, best with a reset: that costs least, here and in the kernel. */
+export function isTurnedAway(
   { door, bound }: ListenCommon,
-  connection: Pick<Wire, 'peer' | 'destroy'>,
+  peerAddress: () => string | undefined,
   kind: 'tcp' | 'unix',
 ): boolean {
   if (door === undefined || door.isOpenToAll) return false
-  const address = kind === 'unix' ? 'unix' : canonicalAddress(connection.peer.address)
-  if (!door.turnsAway(bound === undefined ? { address } : { address, bound })) return false
-  connection.destroy()
-  return true
+  const address = kind === 'unix' ? 'unix' : canonicalAddress(peerAddress())
+  return door.turnsAway(bound === undefined ? { address } : { address, bound })
 }
 
 /** Books a TLS handshake that failed. */
@@ -97,21 +95,23 @@ export function handOver(options: ListenCommon, wire: Wire, kind: 'tcp' | 'unix'
 
 /** A server without TLS whose connections are handed over; see {@link acceptByHandle} for when it listens. */
 export function createPlainServer(options: ListenCommon, kind: 'tcp' | 'unix'): net.Server {
-  return net.createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>
-    letIn(options, new SocketWire(socket), kind),
-  )
+  return net.createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) => {
+    const wire = new SocketWire(socket)
+    if (isTurnedAway(options, () => wire.peer.address, kind)) wire.abort()
+    else handOver(options, wire, kind)
+  })
 }
 
 /** From here on the connections of a plain server that listens are accepted without a socket made for each, where that can be done. */
 export function acceptByHandle(server: net.Server, options: ListenCommon, kind: 'tcp' | 'unix'): void {
   takeConnections(server, (handle) => {
+    if (isTurnedAway(options, () => peerOf(handle).address, kind)) {
+      resetUnread(handle)
+      return
+    }
     handle.setNoDelay?.(true)
-    letIn(options, new HandleWire(handle), kind)
+    handOver(options, new HandleWire(handle), kind)
   })
-}
-
-function letIn(options: ListenCommon, wire: Wire, kind: 'tcp' | 'unix'): void {
-  if (!turnAway(options, wire, kind)) handOver(options, wire, kind)
 }
 
 /** Opens a server, and keeps its later faults from ending the process. */

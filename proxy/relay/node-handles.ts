@@ -126,6 +126,22 @@ export function takeConnections(server: net.Server, accepted: (handle: StreamHan
   return true
 }
 
+/** Who is at the other end; empty for unix sockets and for a peer that has left. */
+export function peerOf(handle: StreamHandle): HandlePeer {
+  const peer: HandlePeer = {}
+  handle.getpeername?.(peer)
+  return peer
+}
+
+/** Gives up a connection that nothing was made of; with RST where there is such a thing. */
+export function resetUnread(handle: StreamHandle): void {
+  if (handle.reset === undefined || handle.reset(nothing) !== 0) handle.close()
+}
+
+function nothing(): void {
+  return undefined
+}
+
 function bindings(): Bindings {
   if (found === undefined) throw new TypeError('this Node has no handles to reach into')
   return found

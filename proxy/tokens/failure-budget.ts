@@ -3,6 +3,8 @@
  * unread until it has refilled; tokens that were verified already are not touched.
  */
 
+import { networkOf } from '../network-of.ts'
+
 /**
  * Microseconds of CPU that one refused token costs, measured on one core and rounded up: with its signature verified and without, and for each byte.
  */
@@ -88,13 +90,4 @@ function forgetFirst(buckets: Map<string, Bucket>): void {
 
 function waitSeconds(leftUs: number, perSecond: number): number {
   return Math.max(1, Math.ceil(-leftUs / perSecond))
-}
-
-/** IPv6 hosts have a /64 to themselves, so that is what counts as one address. */
-function networkOf(address: string): string {
-  if (!address.includes(':') || address.includes('.')) return address
-  const [head = '', tail] = address.split('::', 2)
-  const groups = head.split(':')
-  const missing = tail === undefined ? 0 : 8
-  return [...groups, ...Array<string>(missing).fill('0')].slice(0, 4).join(':')
 }

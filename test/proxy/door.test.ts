@@ -46,6 +46,74 @@ test('while there is none, a flood is held to little, and the others are let in'
   expect(flood(one, 200, 5, OTHER)).toBe(1000)
 })
 
+test('of a flood that is shut out they come in one by one, however long it takes to see what becomes of them', () => {
+  const one = door(1)
+  flood(one, 10_000, 3)
+  const underway: number[] = []
+  let [letIn, inARow, mostInARow] = [0, 0, 0]
+  for (let sent = 0; sent < 50_000; sent++) {
+    one.world.nowMs += 0.1
+    while (underway[0] !== undefined && underway[0] <= one.world.nowMs) {
+      underway.shift()
+      one.door.cameToNothing(HOSTILE)
+    }
+    if (one.door.turnsAway(HOSTILE)) inARow = 0
+    else {
+      underway.push(one.world.nowMs + 5)
+      letIn++
+      mostInARow = Math.max(mostInARow, ++inARow)
+    }
+  }
+  expect(mostInARow).toBe(1)
+  expect(letIn).toBeGreaterThan(1400)
+  expect(letIn).toBeLessThan(1600)
+})
+
+test('a flood that waited at the door through a standstill comes in no faster', () => {
+  const one = door(1)
+  flood(one, 10_000, 3)
+  one.world.nowMs += 300
+  expect(flood(one, 25_000, 0.02)).toBeLessThanOrEqual(24)
+})
+
+test('what goes out is given back: whoever shares the address of a flood that ended is not held to the little that it had', () => {
+  const one = door(1)
+  flood(one, 10_000, 3)
+  one.world.nowMs += 100
+  const outcomes = Array.from({ length: 5000 }, (_none, at) => {
+    one.world.nowMs += 1
+    if (at >= 10) one.door.wentOut(HOSTILE)
+    return one.door.turnsAway(HOSTILE)
+  })
+  expect(outcomes).not.toContain(true)
+})
+
+test('what goes out gives nothing back that was not paid', () => {
+  const one = door(1)
+  one.door.cameToNothing(HOSTILE, 10_000.5)
+  for (let at = 0; at < 1000; at++) one.door.wentOut(HOSTILE)
+  expect(one.door.turnsAway(HOSTILE)).toBe(true)
+})
+
+test('an IPv6 client has a /64 of addresses and one budget', () => {
+  const one = door(1)
+  let letIn = 0
+  for (let sent = 0; sent < 50_000; sent++) {
+    one.world.nowMs += 0.1
+    const client = { address: `2001:db8:0:1::${sent.toString(16)}` }
+    if (one.door.turnsAway(client)) continue
+    one.door.cameToNothing(client)
+    letIn++
+  }
+  expect(letIn).toBeLessThan(6_000)
+  expect(one.door.turnsAway({ address: '2001:db8:0:2::1' })).toBe(false)
+})
+
+test('a flood that begins while nothing else is busy is shut out within half a second', () => {
+  const one = door(1)
+  expect(flood(one, 10_000, 0.5)).toBeLessThan(3_500)
+})
+
 test('who comes to nothing seldom is let in, however busy it is', () => {
   const one = door(1)
   flood(one, 10_000, 5)
@@ -100,7 +168,7 @@ test('a bound listener has what comes to nothing for itself', () => {
 test('the addresses that are kept in mind are bounded, and whoever is forgotten is not turned away for ever', () => {
   const one = door(1)
   one.door.cameToNothing(HOSTILE, 1e9)
-  for (let at = 0; at < 10_000; at++) one.door.cameToNothing({ address: `2001:db8::${at.toString(16)}` })
+  for (let at = 0; at < 10_000; at++) one.door.cameToNothing({ address: `2001:db8:0:${at.toString(16)}::1` })
   expect(one.door.turnsAway(HOSTILE)).toBe(false)
   expect(one.door.isOpenToAll).toBe(true)
 })
