@@ -216,7 +216,14 @@ async function assemble(
   }
   warnOfTwoSources()
   const idleTimeoutMs = settings().timeouts.idleSeconds * 1000
-  const registry = keep(new TunnelRegistry({ clock, idleTimeoutMs, ...(place && { sweepMs: SHARED_SWEEP_MS }) }))
+  const registry = keep(
+    new TunnelRegistry({
+      clock,
+      idleTimeoutMs,
+      ...(place && { sweepMs: SHARED_SWEEP_MS }),
+      onFault: (error) => logger.error({ fault: faultForLog(error) }, 'a fault while ending a tunnel'),
+    }),
+  )
   const limits = new LimitCounters(settings().limits, clock)
   if (place) limits.share(place.untold)
   const gatewayName = settings().audit.instance ?? instanceName(os.hostname(), place ? 60 : undefined)

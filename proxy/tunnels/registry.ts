@@ -45,14 +45,24 @@ export class TunnelRegistry {
   readonly #watched = new Roster<Watched>()
   readonly #clock: Clock
   readonly #timer: NodeJS.Timeout
+  readonly #onFault: (error: unknown) => void
   #idleTimeoutMs: number
   /** Nothing passes on them any more, and they have yet to end. */
   readonly #stopped: Watched[] = []
   #ending: Promise<void> | undefined
 
-  /** `idleTimeoutMs`: a tunnel without a byte in either direction for this long is cut. `sweepMs`: how often they are looked at; default 250. */
-  constructor(options: { readonly clock: Clock; readonly idleTimeoutMs: number; readonly sweepMs?: number }) {
+  /**
+   * `idleTimeoutMs`: a tunnel without a byte in either direction for this long is cut. `sweepMs`: how often they are looked at; default 250. `onFault` is told
+   * of a tunnel that could not be ended, which keeps none of the others open.
+   */
+  constructor(options: {
+    readonly clock: Clock
+    readonly idleTimeoutMs: number
+    readonly sweepMs?: number
+    readonly onFault?: (error: unknown) => void
+  }) {
     this.#clock = options.clock
+    this.#onFault = options.onFault ?? (() => undefined)
     this.#idleTimeoutMs = options.idleTimeoutMs
     this.#timer = setInterval(() => this.sweep(), options.sweepMs ?? SWEEP_MS).unref()
   }
@@ -104,7 +114,7 @@ export class TunnelRegistry {
     watched.cutFor = reason
     const { relay } = watched.tunnel
     if (relay.stop === undefined) {
-      relay.cut(reason)
+      this.#end(watched, reason)
       return
     }
     relay.stop(reason)
@@ -147,9 +157,17 @@ export class TunnelRegistry {
     clearInterval(this.#timer)
   }
 
+  #end({ tunnel }: Watched, reason: CloseReason): void {
+    try {
+      tunnel.relay.cut(reason)
+    } catch (error) {
+      this.#onFault(error)
+    }
+  }
+
   *#endStopped(): Waits<void> {
     for (let next = this.#stopped.pop(); next !== undefined; next = this.#stopped.pop()) {
-      if (next.cutFor !== undefined) next.tunnel.relay.cut(next.cutFor)
+      if (next.cutFor !== undefined) this.#end(next, next.cutFor)
       yield undefined
     }
     this.#ending = undefined

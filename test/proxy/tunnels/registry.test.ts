@@ -209,6 +209,33 @@ test('what is cut while nothing waits any more ends too, and so does what is cut
   expect([first.cuts, second.cuts, third.cuts]).toEqual([['operator'], ['error'], ['operator']])
 })
 
+test.each([true, false])(
+  'a tunnel that can not be ended keeps no other open, now or later (stopped first: %s)',
+  async (isStopped) => {
+    const faults: unknown[] = []
+    const clock = new ManualClock()
+    const registry = new TunnelRegistry({ clock, idleTimeoutMs: 300_000, onFault: (fault) => faults.push(fault) })
+    opened.push(registry)
+    const broken = new Error('can not be ended')
+    const add = (id: string, fault?: Error) => {
+      const one = tunnel(clock, id)
+      const cut = (reason: CloseReason) => {
+        one.relay.cut(reason)
+        if (fault) throw fault
+      }
+      const relay = { ...one.relay, cut, ...(isStopped && { stop: () => undefined }) }
+      return { watched: registry.add({ ...one.value, relay }), cuts: one.cuts }
+    }
+    const [first, middle, last, later] = [add('a'), add('b', broken), add('c'), add('d')]
+    for (const { watched } of [first, middle, last]) registry.cut(watched, 'token_revoked')
+    await registry.cutsDone()
+    registry.cut(later.watched, 'token_revoked')
+    await registry.cutsDone()
+    expect([first, middle, last, later].map(({ cuts }) => cuts)).toEqual(Array(4).fill(['token_revoked']))
+    expect(faults).toEqual([broken])
+  },
+)
+
 test('a gateway that closes ends at once what waits', async () => {
   const { clock, registry } = setUp()
   const tunnels = Array.from({ length: 5 }, (_none, at) => slowToEnd(clock, `t${at}`))
