@@ -94,9 +94,15 @@ async function main(): Promise<void> {
       const processor = (processorSeconds(gateway.pid) - startedCpu) / (Number(values.seconds) + WARM_SECONDS)
       return { what, round, p50Ms: p50 / 1000, p99Ms: p99 / 1000, failed: result.errors, processor }
     }
-    const kinds = Object.entries(await hostileKinds(gateway, kit.loadgen)).filter(([what]) =>
-      what.includes(values.only),
-    )
+    const all = Object.entries(await hostileKinds(gateway, kit.loadgen))
+    const kinds = all.filter(([what]) => what.includes(values.only))
+    if (kinds.length === 0) {
+      console.error(
+        `no hostile client is called \`${values.only}\`; there are: ${all.map(([what]) => what).join(', ')}`,
+      )
+      process.exitCode = 2
+      return
+    }
     // A program that has just begun is compiled while it runs.
     for (let count = 0; count < 3; count++) await good('warming up', 0)
     for (let round = 1; round <= Number(values.rounds); round++)
