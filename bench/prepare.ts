@@ -22,7 +22,7 @@ export async function prepareBench(
     path.join(folder, 'jwks.json'),
     JSON.stringify({ keys: [{ ...publicKey.export({ format: 'jwk' }), kid: 'bench', alg: 'ES256', use: 'sig' }] }),
   )
-  const filler = Array.from({ length: options.entries - 1 }, (_none, i) => `host-${i}.example.test`)
+  const filler = Array.from({ length: options.entries - 1 }, (_none, i) => `h${i}.x`)
   const now = Math.floor(Date.now() / 1000)
   const lines: string[] = []
   for (let i = 0; i < options.tokens; i++) {

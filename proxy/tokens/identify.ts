@@ -10,7 +10,7 @@ import type { CredentialReason } from '../reasons.ts'
 import type { ClientInfo, Credentials } from '../request.ts'
 import { type Handles, isHandle } from '../state/handles.ts'
 import type { Revocations } from '../state/revocations.ts'
-import { MAX_TOKEN_BYTES } from './credentials.ts'
+import { isToken68, MAX_TOKEN_BYTES } from './credentials.ts'
 import { FAILURE_COST_US, type FailureLimits, createFailureBudget } from './failure-budget.ts'
 import { type FetchDocument, fetchDocument } from './fetch-document.ts'
 import type { Identity } from './identity.ts'
@@ -123,6 +123,8 @@ export function createIdentifier(options: IdentifierOptions): Identifier {
 
     const id = hash('sha256', token, 'base64url')
     const known = recall(id)
+    if (known === undefined && !isToken68(token))
+      return { ok: false, reason: 'token_malformed', detail: 'the credentials are not a token' }
     cacheCounts[known ? 'hits' : 'misses']++
     return known ? conclude(known, client) : identifyNew(id, token, client)
   }

@@ -1,7 +1,12 @@
 /** What a client presented, in every spelling that clients are known for; the cases of `token.json` are tested beside this. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { MAX_TOKEN_BYTES, readProxyAuthorization, readSocksPassword } from '../../../proxy/tokens/credentials.ts'
+import {
+  isToken68,
+  MAX_TOKEN_BYTES,
+  readProxyAuthorization,
+  readSocksPassword,
+} from '../../../proxy/tokens/credentials.ts'
 
 const token = fc
   .stringMatching(/^[A-Za-z0-9_-]{1,40}\.[A-Za-z0-9_-]{1,40}\.[A-Za-z0-9_-]{1,40}$/)
@@ -26,30 +31,34 @@ describe('Basic', () => {
     ['one digit too many', 'Basic c2J4Onh4A'],
     ['padding where none belongs', 'Basic c2J4Onh4='],
     ['padding in the middle', 'Basic c2J=Onh4'],
-    ['a token with a blank behind it', `Basic ${Buffer.from('sbx:a.b.c ').toString('base64')}`],
-    ['a token with a NUL behind it', `Basic ${Buffer.from('sbx:a.b.c\0').toString('base64')}`],
-    ['a carriage return before the token', `Basic ${Buffer.from('sbx:\ra.b.c').toString('base64')}`],
     ['nothing but the prefix', `Basic ${Buffer.from('sbx:jwt_').toString('base64')}`],
   ])('with %s is malformed', (_name, value) => {
     expect(readProxyAuthorization(value)).toMatchObject({ kind: 'malformed' })
   })
 
-  test('a password with colons is no token, and what is before the first colon is the user', () => {
-    const encoded = Buffer.from('a:b:c.d.e').toString('base64')
-    expect(readProxyAuthorization(`Basic ${encoded}`)).toMatchObject({ kind: 'malformed' })
+  test.each([
+    ['a blank behind it', 'sbx:a.b.c '],
+    ['a NUL behind it', 'sbx:a.b.c\0'],
+    ['a carriage return before it', 'sbx:\ra.b.c'],
+    ['a colon in it, since what is before the first one is the user', 'a:b:c.d.e'],
+  ])('a token with %s is none', (_name, pair) => {
+    const read = readProxyAuthorization(`Basic ${Buffer.from(pair).toString('base64')}`)
+    expect(read).toEqual({ kind: 'token', token: pair.slice(pair.indexOf(':') + 1) })
+    expect(isToken68(pair.slice(pair.indexOf(':') + 1))).toBe(false)
   })
 })
 
 describe('Bearer', () => {
   test.each([
     ['tab for a blank', 'Bearer\ta.b.c'],
-    ['two tokens', 'Bearer a.b.c, Bearer d.e.f'],
-    ['a comma', 'Bearer a.b.c,'],
     ['no blank', 'Bearera.b.c'],
-    ['quotes', 'Bearer "a.b.c"'],
-    ['a parameter', 'Bearer token=a.b.c'],
   ])('with %s is malformed', (_name, value) => {
     expect(readProxyAuthorization(value)).toMatchObject({ kind: 'malformed' })
+  })
+
+  test.each(['a.b.c, Bearer d.e.f', 'a.b.c,', '"a.b.c"', 'token=a.b.c', 'a.b.c=x'])('`%s` is no token', (text) => {
+    expect(readProxyAuthorization(`Bearer ${text}`)).toEqual({ kind: 'token', token: text })
+    expect(isToken68(text)).toBe(false)
   })
 
   test('may have several blanks before the token', () => {
@@ -76,7 +85,8 @@ test('SOCKS5 takes a token or a handle as password', () => {
   expect(readSocksPassword(Buffer.from('x'), Buffer.from(handle))).toEqual({ kind: 'token', token: handle })
   expect(readSocksPassword(Buffer.alloc(0), Buffer.from('jwt_a.b.c'))).toEqual({ kind: 'token', token: 'a.b.c' })
   expect(readSocksPassword(Buffer.from('a.b.c'), Buffer.alloc(0))).toMatchObject({ kind: 'malformed' })
-  expect(readSocksPassword(Buffer.from('x'), Buffer.from([0xff, 0xfe]))).toMatchObject({ kind: 'malformed' })
+  expect(readSocksPassword(Buffer.from('x'), Buffer.from([0xff, 0xfe]))).toEqual({ kind: 'token', token: 'ÿþ' })
+  expect(isToken68('ÿþ')).toBe(false)
 })
 
 test('nothing of the value is in what is said about it', () => {

@@ -77,6 +77,27 @@ describe('a token seen before', () => {
     })
   })
 
+  test('with anything around it is another, which is refused unread', async () => {
+    const identifier = identifierOf(key)
+    const token = await tokenOf(key)
+    expect(await outcomeOf(identifier, token)).toBe('ok')
+    for (const text of [
+      `${token} `,
+      ` ${token}`,
+      `${token},`,
+      `${token}\0`,
+      `"${token}"`,
+      `${token}\xff`,
+      `${token}==x`,
+    ])
+      expect(present(identifier, text)).toEqual({
+        ok: false,
+        reason: 'token_malformed',
+        detail: 'the credentials are not a token',
+      })
+    expect(await outcomeOf(identifier, token)).toBe('ok')
+  })
+
   test('is bound at every use, not only at the first', async () => {
     const identifier = identifierOf(key)
     const token = await tokenOf(key, { binding: { address: '127.0.0.1' } })
