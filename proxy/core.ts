@@ -4,9 +4,9 @@
  */
 import os from 'node:os'
 import { join } from 'node:path'
-import { pino } from 'pino'
 import type { EntrySets, OwnListener } from '../policies/index.ts'
-import { createMetrics, type Metrics } from './admin/metrics.ts'
+import type { Metrics } from './admin/metrics.ts'
+import { NO_METRICS } from './admin/no-metrics.ts'
 import type { WorkerCounts } from './admin/workers-view.ts'
 import { closeEntry } from './audit/entry.ts'
 import { instanceName, instancesOf, workerInstance } from './audit/instance-name.ts'
@@ -40,6 +40,7 @@ import { openState, type State } from './state/state.ts'
 import { readProxyAuthorization } from './tokens/credentials.ts'
 import { createIdentifier } from './tokens/identify.ts'
 import type { Identity } from './tokens/identity.ts'
+import { jose } from './tokens/jose.ts'
 import { openKeys, type OwnKeys } from './tokens/keys.ts'
 import { openTracer } from './tracing/open-tracer.ts'
 import { LimitCounters } from './tunnels/limits.ts'
@@ -169,7 +170,7 @@ async function assemble(
     return opened
   }
   const { clock = systemClock, version = 'unknown' } = options
-  const logger = options.logger ?? pino({ level: options.config.log.level }, pino.destination(2))
+  const logger = options.logger ?? (await openLogger(options.config.log.level))
   const machineSets = options.machineSets ?? readMachineSets()
   const isUsed = (set: string) =>
     JSON.stringify([options.config.policy, options.config.listen.bound]).includes(`@${set}`)
@@ -194,6 +195,8 @@ async function assemble(
 
   const state = keep(await openState(settings().state, { clock, onFault: (message) => logger.error({}, message) }))
   const ownKeys = await openKeys(settings().state)
+  // Before the first token comes, which should not wait for it.
+  if (settings().issuers.length + ownKeys.list().length > 0) await jose()
   const warnOfNoKey = (config: Config) => {
     if (lacksOwnKey(config, ownKeys.list().length)) warn({}, `${NO_OWN_KEY}: \`sallyport keys generate\``)
   }
@@ -242,22 +245,26 @@ async function assemble(
   const tracer = await openTracer(settings().tracing, { clock, instance, version, logger })
   if (tracer) keep(tracer)
   let unwritableSinceMs: number | undefined
+  // Where nobody can read them, nothing is counted.
+  const isRead = place !== undefined || settings().listen.admin !== undefined
   const metrics = keep(
-    createMetrics({
-      version,
-      activeTunnels: () => registry.size,
-      openBytes: () => registry.openBytes,
-      tunnelLimit: () => settings().limits.tunnels,
-      isReady: () => notReady().length === 0,
-      policyVersion: () => policies.version,
-      caches,
-      auditUnwritableSeconds: () =>
-        unwritableSinceMs === undefined ? 0 : (clock.monotonicMs() - unwritableSinceMs) / 1000,
-      auditSinks: () => auditService.sinks(),
-      ...(tracer && { traceSpans: tracer.counts }),
-      ...(place?.counts && { workers: place.counts }),
-      ...(settings().policy.tenantFiles && { tenantFiles: () => policies.tenantFiles() }),
-    }),
+    !isRead
+      ? NO_METRICS
+      : (await import('./admin/metrics.ts')).createMetrics({
+          version,
+          activeTunnels: () => registry.size,
+          openBytes: () => registry.openBytes,
+          tunnelLimit: () => settings().limits.tunnels,
+          isReady: () => notReady().length === 0,
+          policyVersion: () => policies.version,
+          caches,
+          auditUnwritableSeconds: () =>
+            unwritableSinceMs === undefined ? 0 : (clock.monotonicMs() - unwritableSinceMs) / 1000,
+          auditSinks: () => auditService.sinks(),
+          ...(tracer && { traceSpans: tracer.counts }),
+          ...(place?.counts && { workers: place.counts }),
+          ...(settings().policy.tenantFiles && { tenantFiles: () => policies.tenantFiles() }),
+        }),
   )
   /** Set once there are tunnels to look at. */
   let keysChanged: () => void = () => undefined
@@ -547,6 +554,13 @@ async function assemble(
     cutAll,
     close: () => (closing ??= close()),
   }
+}
+
+/** JSON lines on standard error. */
+async function openLogger(level: Config['log']['level']): Promise<GatewayLogger> {
+  const { pino } = await import('pino')
+  const logger: GatewayLogger = pino({ level }, pino.destination(2))
+  return logger
 }
 
 function forwarderTimes({ timeouts: { headSeconds, idleSeconds } }: Config) {

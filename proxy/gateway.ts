@@ -1,7 +1,7 @@
 /** The gateway: its core behind listeners. Listens, binds, reloads, drains and closes. */
 import type { EgressPolicy } from '../policies/index.ts'
 import { SallyportError } from '../policies/index.ts'
-import { openAdmin } from './admin/open-admin.ts'
+import type { Admin } from './admin/open-admin.ts'
 import type { WorkersView } from './admin/workers-view.ts'
 import { type BoundIdentity, identityOf } from './bound-identity.ts'
 import type { Config } from './config/schema.ts'
@@ -111,12 +111,7 @@ export interface Workers extends WorkersView {
 export function gatewayAround(core: Core, options: GatewayOptions, others: OtherProcesses = {}): RunningGateway {
   const { workers, listenersElsewhere } = others
   const listeners = new Map<Listener, ListeningAddress>()
-  const admin = openAdmin(core, {
-    bind: ({ identity, ...where }) => bind(bindAddress(where), identity),
-    reload: options.reload,
-    version: options.version ?? 'unknown',
-    workers,
-  })
+  let admin: Admin | undefined
   let clientPorts: readonly ListeningAddress[] = []
   let adminAddress: ListeningAddress | undefined
   let stopWatchingCertificates = () => {}
@@ -135,7 +130,7 @@ export function gatewayAround(core: Core, options: GatewayOptions, others: Other
   }
 
   const open = async (address: ListeningAddress, bound?: Identity) => {
-    if (closing) throw new SallyportError('SALLYPORT_GATEWAY_CLOSED', 'the gateway is closed')
+    if (closing) throw isClosed()
     const opened = await openListener(
       address,
       {
@@ -176,7 +171,7 @@ export function gatewayAround(core: Core, options: GatewayOptions, others: Other
   const close = async () => {
     stopWatchingCertificates()
     await Promise.all([workers?.close(), ...[...listeners.keys()].map((listener) => listener.close())])
-    await admin.close()
+    await admin?.close()
     await core.close()
   }
 
@@ -184,6 +179,15 @@ export function gatewayAround(core: Core, options: GatewayOptions, others: Other
     listen: async () => {
       const { proxy, bound, admin: adminListen, tls } = core.config().listen
       if (adminListen) {
+        // Its framework is most of what a gateway loads, and a gateway for the sandboxes of one process has no such listener.
+        const { openAdmin } = await import('./admin/open-admin.ts')
+        if (closing) throw isClosed()
+        admin = openAdmin(core, {
+          bind: ({ identity, ...where }) => bind(bindAddress(where), identity),
+          reload: options.reload,
+          version: options.version ?? 'unknown',
+          workers,
+        })
         adminAddress = await admin.listen(adminListen)
         await tellListeners()
       }
@@ -234,6 +238,10 @@ export function gatewayAround(core: Core, options: GatewayOptions, others: Other
 
     close: () => (closing ??= close()),
   }
+}
+
+function isClosed(): SallyportError {
+  return new SallyportError('SALLYPORT_GATEWAY_CLOSED', 'the gateway is closed')
 }
 
 function bindAddress(where: BindAddress): ListeningAddress {

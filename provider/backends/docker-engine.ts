@@ -1,10 +1,11 @@
 /** One Docker engine: how it is reached, and what is known of it. */
-import http from 'node:http'
+import type http from 'node:http'
 import type Docker from 'dockerode'
 import type { DockerConnection } from './container-options.ts'
 import { DockerError, dockerError, type DockerErrorContext } from './docker-error.ts'
 import type { EngineFacts, ImageFacts } from './engine-facts.ts'
 import { filterArchitecture } from './syscalls.ts'
+import nodeHttp from '../node-http.ts'
 
 /** An engine. */
 export interface DockerEngine {
@@ -38,7 +39,7 @@ export async function openEngine(connection: DockerConnection | undefined): Prom
   const settings: Docker.DockerOptions & { readonly agent?: http.Agent } = {
     // The client would prefer the socket of DOCKER_HOST to a host that it is given.
     ...(connection !== undefined && { socketPath: undefined, ...connection }),
-    ...(isLocal && { agent: new http.Agent({ keepAlive: false }) }),
+    ...(isLocal && { agent: new nodeHttp.Agent({ keepAlive: false }) }),
   }
   const docker = new Client(settings)
   const where = whereOf(connection)

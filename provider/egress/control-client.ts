@@ -1,8 +1,9 @@
 /** Asks the control API of a gateway in another process. Bounded in time and size; a credential is in no error. */
 import { readFile } from 'node:fs/promises'
-import http from 'node:http'
+import type http from 'node:http'
 import https from 'node:https'
 import { SallyportError } from '../../policies/index.ts'
+import nodeHttp from '../node-http.ts'
 
 /** Where the control API is, and by what it lets this process in. */
 export interface ControlAccess {
@@ -47,7 +48,7 @@ export function createControlClient({ admin, token, tokenFile, ca }: ControlAcce
   const agent =
     place.protocol === 'https:'
       ? new https.Agent({ keepAlive: true, maxSockets: MAX_CONNECTIONS, ...(ca !== undefined && { ca }) })
-      : new http.Agent({ keepAlive: true, maxSockets: MAX_CONNECTIONS })
+      : new nodeHttp.Agent({ keepAlive: true, maxSockets: MAX_CONNECTIONS })
   const bearer = async (): Promise<string | undefined> =>
     tokenFile === undefined ? token : (await readFile(tokenFile, 'utf8')).trim()
 
@@ -61,7 +62,7 @@ export function createControlClient({ admin, token, tokenFile, ca }: ControlAcce
           ...(text !== undefined && { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }),
         }
         const options = { ...place.options, agent, method, path, headers, signal: AbortSignal.timeout(TIMEOUT_MS) }
-        return await exchange(place.protocol === 'https:' ? https.request(options) : http.request(options), text)
+        return await exchange(place.protocol === 'https:' ? https.request(options) : nodeHttp.request(options), text)
       } catch (error) {
         throw unreachable(error)
       }

@@ -1,7 +1,6 @@
 /** Ways out through a gateway elsewhere, under tokens of ten minutes that this process mints, or handles of such that the gateway makes. */
 import { chmod, rm } from 'node:fs/promises'
 import { readSigningKey, type SigningKey } from '../../proxy/index.ts'
-import { startTokenRelay } from '../worker/token-relay.ts'
 import { type ControlAccess, createControlClient, expected } from './control-client.ts'
 import type { Egress, EgressGrant, EgressLink, EgressRequest, TakeToken } from './egress.ts'
 import { handlesOf } from './handles.ts'
@@ -116,6 +115,8 @@ async function openRelay(
   { gateway, ca, tokens, revoke }: Remote,
 ): Promise<EgressLink> {
   await rm(socketPath, { force: true })
+  // With the gateway elsewhere: who has none need not load it.
+  const { startTokenRelay } = await import('../worker/token-relay.ts')
   const relay = await startTokenRelay({ gateway, ca, token: tokens.current, listen: { path: socketPath } })
   const close = oneAtATime(async () => {
     await relay.close()

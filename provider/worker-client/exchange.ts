@@ -1,7 +1,8 @@
 /** One request to a worker and its reply, over a byte stream of its own. A reply that breaks off is a lost connection, never a short one. */
-import http from 'node:http'
+import type http from 'node:http'
 import type net from 'node:net'
 import { SandboxError } from '../sandbox-error.ts'
+import nodeHttp from '../node-http.ts'
 
 /** What every request needs. */
 export interface Link {
@@ -44,7 +45,7 @@ export async function exchange(link: Link, request: ExchangeRequest): Promise<Re
     socket.destroy()
     throw request.signal.reason
   }
-  const outgoing = http.request({
+  const outgoing = nodeHttp.request({
     createConnection: () => socket,
     method: request.method,
     path: request.path,

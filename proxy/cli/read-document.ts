@@ -1,7 +1,7 @@
 /** Reads a YAML or JSON document that a command is given. */
 import { readFile } from 'node:fs/promises'
-import { parse } from 'yaml'
 import { whyUnreadable } from '../unreadable.ts'
+import { yaml } from '../yaml.ts'
 import { UsageError, type Terminal } from './terminal.ts'
 
 /**
@@ -11,7 +11,7 @@ import { UsageError, type Terminal } from './terminal.ts'
 export async function readDocument(terminal: Terminal, file: string): Promise<unknown> {
   const text = file === '-' ? await terminal.readInput() : await readText(file)
   try {
-    return parse(text, { maxAliasCount: 100 }) as unknown
+    return yaml().parse(text, { maxAliasCount: 100 }) as unknown
   } catch (error) {
     const first = error instanceof Error ? (error.message.split('\n')[0] ?? '') : ''
     throw new UsageError(`\`${file}\` is neither YAML nor JSON: ${first.replace(/:$/, '')}`)

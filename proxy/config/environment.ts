@@ -1,7 +1,7 @@
 /** Environment variables that override single fields: `SALLYPORT_LISTEN_PROXY` for `listen.proxy`. Reads a map; never `process.env` itself. */
-import { parse } from 'yaml'
 import { configFields, variableName, type Field, type JsonSchema } from './fields.ts'
 import { suggest } from './suggest.ts'
+import { yaml } from '../yaml.ts'
 
 /** Variables by name, such as `process.env`. */
 export type Environment = Readonly<Record<string, string | undefined>>
@@ -27,12 +27,17 @@ const OTHER_VARIABLES = new Set(['SALLYPORT_CONFIG', 'SALLYPORT_TOKEN', 'SALLYPO
  * the prefix are left alone: Kubernetes sets `SALLYPORT_PORT_3128_TCP` and the like by itself for a service of that name.
  */
 export function readOverrides(environment: Environment): Overrides {
+  const named = Object.entries(environment).filter(
+    ([variable]) => variable.startsWith('SALLYPORT_') && !OTHER_VARIABLES.has(variable),
+  )
+  // The fields are read from the schema, which takes a start longer than all else about the configuration.
+  if (named.length === 0) return { overrides: [], misspelt: [] }
   const fields = new Map(configFields().map((field) => [variableName(field.path), field]))
   fields.delete('SALLYPORT_$SCHEMA')
   const overrides: Override[] = []
   const misspelt: { readonly variable: string; readonly hint: string }[] = []
-  for (const [variable, text] of Object.entries(environment)) {
-    if (text === undefined || !variable.startsWith('SALLYPORT_') || OTHER_VARIABLES.has(variable)) continue
+  for (const [variable, text] of named) {
+    if (text === undefined) continue
     const field = fields.get(variable)
     if (field !== undefined) overrides.push({ path: field.path, variable, value: valueOf(field, text) })
     else {
@@ -72,7 +77,7 @@ function valueOf(field: Field, text: string): unknown {
     if (types.has('string') && types.size === 1) return text
   }
   try {
-    return parse(text, { maxAliasCount: 0 }) as unknown
+    return yaml().parse(text, { maxAliasCount: 0 }) as unknown
   } catch {
     return text // the schema then says what it expected
   }

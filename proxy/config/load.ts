@@ -1,12 +1,13 @@
 /** Reads the configuration file. The file is opened here and nowhere else; what it means is the affair of `parse.ts`. */
 import { open } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { isAlias, isNode, LineCounter, parseDocument, visit, type Document, type YAMLParseError } from 'yaml'
+import type { Document, LineCounter, YAMLParseError } from 'yaml'
 import { SallyportError } from '../../policies/error.ts'
 import { quoted } from '../../policies/parsed.ts'
 import type { Environment } from './environment.ts'
 import { faultText, pathKeys, type ConfigFault } from './faults.ts'
 import { whyUnreadable } from '../unreadable.ts'
+import { yaml } from '../yaml.ts'
 import { parseConfig, type ParsedConfig, type ParseOptions } from './parse.ts'
 import type { Config } from './schema.ts'
 
@@ -47,8 +48,8 @@ export async function loadConfig(options: LoadOptions): Promise<Config> {
 
 /** Reads the text of a YAML (or JSON) file; faults carry their line. */
 export function parseConfigText(text: string, options: ParseOptions): ParsedConfig {
-  const lines = new LineCounter()
-  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, merge: false })
+  const lines = new (yaml().LineCounter)()
+  const document = yaml().parseDocument(text, { lineCounter: lines, prettyErrors: false, merge: false })
   if (document.errors.length > 0)
     return { ok: false, faults: document.errors.map((error) => syntaxFault(error, lines)) }
   const unquoted = unquotedStars(document, lines)
@@ -63,8 +64,8 @@ export function parseConfigText(text: string, options: ParseOptions): ParsedConf
 
 /** Adds their lines to faults of a document that was read otherwise. */
 export function locateFaults(text: string, faults: readonly ConfigFault[]): readonly ConfigFault[] {
-  const lineCounter = new LineCounter()
-  const document = parseDocument(text, { lineCounter, prettyErrors: false, merge: false })
+  const lineCounter = new (yaml().LineCounter)()
+  const document = yaml().parseDocument(text, { lineCounter, prettyErrors: false, merge: false })
   return faults.map((fault) => locate(fault, document, lineCounter))
 }
 
@@ -101,6 +102,7 @@ function unreadable(reason: string): ConfigFault {
 function unquotedStars(document: Document, lines: LineCounter): readonly ConfigFault[] {
   const faults: ConfigFault[] = []
   const anchors = new Set<string>()
+  const { isAlias, visit } = yaml()
   visit(document, {
     Node(_key, node) {
       if (!isAlias(node)) {
@@ -147,6 +149,7 @@ function locate(
 }
 
 function offsetOf(document: Document, keys: readonly (string | number)[]): number | undefined {
+  const { isNode } = yaml()
   for (let length = keys.length; length > 0; length -= 1) {
     const holder: unknown = length === 1 ? document.contents : document.getIn(keys.slice(0, length - 1), true)
     const last = keys[length - 1]

@@ -1,11 +1,12 @@
 /** The heads of one exchange, as `node:http` wants them: the request for the origin, and the origin's answer for the client. */
-import http from 'node:http'
+import type http from 'node:http'
 
 import type { Authorized } from '../request.ts'
 import { MAX_HEAD_BYTES } from './connect-head.ts'
 import { interimFields, requestFields, responseFields } from './http-fields.ts'
 import { readFraming, type Framing, type HttpHead } from './http-head.ts'
 import type { UpstreamAgent, UpstreamConnection } from './upstream-connection.ts'
+import nodeHttp from '../node-http.ts'
 
 /** What a request to an origin is made of. */
 export interface OutgoingParts {
@@ -54,7 +55,7 @@ export function passHead(upRes: http.IncomingMessage, res: http.ServerResponse, 
 /** A 1xx answer as bytes for the client. */
 export function interimBytes(statusCode: number, rawHeaders: readonly string[]): string {
   const fields = interimFields(rawHeaders)
-  const lines = [`HTTP/1.1 ${statusCode} ${http.STATUS_CODES[statusCode] ?? ''}`]
+  const lines = [`HTTP/1.1 ${statusCode} ${nodeHttp.STATUS_CODES[statusCode] ?? ''}`]
   for (let index = 0; index < fields.length; index += 2) {
     lines.push(`${fields[index] ?? ''}: ${fields[index + 1] ?? ''}`)
   }

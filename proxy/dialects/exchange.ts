@@ -3,7 +3,7 @@
  * What must never happen here: an answer that was cut short and looks whole, or a byte of one answer in another.
  * @see RFC 9110 section 15.2, RFC 9112 sections 6.3 and 9.3.1
  */
-import http from 'node:http'
+import type http from 'node:http'
 import type net from 'node:net'
 import type { Readable } from 'node:stream'
 
@@ -15,6 +15,7 @@ import { trailerFields } from './http-fields.ts'
 import { breakOff, replyThenClose } from './linger.ts'
 import { paced } from './paced.ts'
 import { originFaultReply, replyBytes, type OriginFault } from './reply.ts'
+import nodeHttp from '../node-http.ts'
 
 /** How many 1xx answers are passed on before the last one; more are a fault of the origin. */
 const MAX_INTERIM_ANSWERS = 16
@@ -77,7 +78,7 @@ class RunningExchange implements OwnExchange {
     this.#reused = upstream.used
     this.#readBefore = upstream.socket.bytesRead
     this.#writtenBefore = upstream.socket.bytesWritten
-    this.#upReq = http.request(requestOptions(parts))
+    this.#upReq = nodeHttp.request(requestOptions(parts))
     this.#upReq.maxHeadersCount = 0
     this.#listenToOrigin()
     this.#listenToClient()

@@ -2,7 +2,7 @@
  * Plain HTTP in absolute form: each request is decided on its own and handed to its origin, streaming both ways.
  * `node:http` reads and writes the messages; what may pass is said in `http-head.ts` and `http-fields.ts`, and who may in the functions that are handed in.
  */
-import http from 'node:http'
+import type http from 'node:http'
 import type net from 'node:net'
 
 import type { Clock } from '../clock.ts'
@@ -12,6 +12,7 @@ import type { Authorized, ClientInfo, ConnectionRequest, Credentials, Refusal } 
 import { ClientConnection } from './client-connection.ts'
 import { MAX_HEAD_BYTES } from './connect-head.ts'
 import { UpstreamAgent } from './upstream-connection.ts'
+import nodeHttp from '../node-http.ts'
 
 /** A connection to the origin, or to the upstream proxy in its place. */
 export interface DialledPlain {
@@ -187,7 +188,7 @@ function* recheckSteps(connections: Iterable<ClientConnection>, holds: Holds, wa
 
 /** The limits of `node:http`, each one on purpose. */
 function createServer(deps: ForwarderDeps): http.Server {
-  const server = http.createServer({
+  const server = nodeHttp.createServer({
     // The head, request line included; past it, 431.
     maxHeaderSize: MAX_HEAD_BYTES,
     insecureHTTPParser: false,

@@ -2,13 +2,14 @@
  * The connection to an origin that plain HTTP requests of one client connection may share, and how `node:http` is made to use it and no other.
  * It never dials: a socket comes from `dialPlain`, under a permit.
  */
-import http from 'node:http'
+import type http from 'node:http'
 import type net from 'node:net'
 import type { Duplex } from 'node:stream'
 
 import type { Authorized } from '../request.ts'
 import type { DialledPlain } from './forward.ts'
 import { hostField } from './http-fields.ts'
+import nodeHttp from '../node-http.ts'
 
 /** An open connection to an origin, owned by one client connection. */
 export interface UpstreamConnection {
@@ -58,7 +59,7 @@ export function mayReuse({ socket, hostField: host, dialled }: UpstreamConnectio
 }
 
 /** Hands to `node:http` the connection that a request names, keeps it between requests, and opens none. */
-export class UpstreamAgent extends http.Agent {
+export class UpstreamAgent extends nodeHttp.Agent {
   readonly #fresh = new Map<string, net.Socket>()
 
   /** One for all clients: the sockets are told apart by {@link UpstreamConnection.id}. */

@@ -1,5 +1,5 @@
 /** JSON or YAML out of bytes, on whichever thread this runs. What is neither is refused in a few fixed words: nothing of the document is repeated. */
-import { isScalar, parseDocument as parseWholeYaml, visit } from 'yaml'
+import { yaml } from '../yaml.ts'
 
 /** What a document is written in. */
 export type DocumentKind = 'json' | 'yaml'
@@ -61,6 +61,7 @@ function decode(bytes: Uint8Array): string {
 
 /** The parser's own look for keys that stand twice compares each with all before it: minutes, for a file that is full of them. */
 function parseYaml(text: string): unknown {
+  const { isScalar, parseDocument: parseWholeYaml, visit } = yaml()
   const document = parseWholeYaml(text, { uniqueKeys: false, logLevel: 'error', prettyErrors: false })
   const [fault] = document.errors
   if (fault !== undefined) throw notYaml(fault.code === 'BAD_ALIAS')

@@ -3,7 +3,6 @@
  * alone keeps the two kinds apart. An issuer of the configuration can't have this name or this audience.
  */
 import { randomUUID } from 'node:crypto'
-import { SignJWT } from 'jose'
 import type { Clock } from '../clock.ts'
 import type { CredentialReason } from '../reasons.ts'
 import type { ClientInfo } from '../request.ts'
@@ -13,6 +12,7 @@ import { parseCompact } from './compact.ts'
 import { FAILURE_COST_US } from './failure-budget.ts'
 import { fetchDocument } from './fetch-document.ts'
 import { ADMIN_AUDIENCE, closeIssuers, createIssuers } from './issuers.ts'
+import { jose } from './jose.ts'
 import { refuseNow } from './judge.ts'
 import type { KeyDocument } from './key-file.ts'
 import type { SigningKey } from './signing-key.ts'
@@ -83,6 +83,7 @@ export async function mintAdminToken({ key, scopes, name, lifeSeconds }: AdminTo
     scope: [...new Set(scopes)].join(' '),
     ...(name !== undefined && { sub: name }),
   }
+  const { SignJWT } = await jose()
   const header = { alg: key.algorithm, typ: 'admin+jwt', ...(key.kid !== undefined && { kid: key.kid }) }
   return {
     token: await new SignJWT(claims).setProtectedHeader(header).sign(key.key),

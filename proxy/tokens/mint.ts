@@ -1,11 +1,11 @@
 /** Makes a token. Whatever the gateway would refuse is refused here first, in words for whoever asked for it. */
 import { randomUUID } from 'node:crypto'
-import { SignJWT } from 'jose'
 import { SallyportError } from '../../policies/error.ts'
 import { type EgressPolicyData, type EntrySets, parseAddress, parsePolicy } from '../../policies/index.ts'
 import { MAX_LIFE_SECONDS } from './claims.ts'
 import { MAX_TOKEN_BYTES } from './credentials.ts'
 import type { Binding } from './identity.ts'
+import { jose } from './jose.ts'
 import type { SigningKey } from './signing-key.ts'
 
 /** What a token is to say. */
@@ -71,6 +71,7 @@ export async function mintToken(options: MintOptions): Promise<MintedToken> {
   }
   const present = Object.fromEntries(Object.entries(claims).filter(([, value]) => value !== undefined))
   const header = { alg: key.algorithm, typ: 'egress+jwt', ...(key.kid !== undefined && { kid: key.kid }) }
+  const { SignJWT } = await jose()
   const token = await new SignJWT(present).setProtectedHeader(header).sign(key.key)
   if (token.length > MAX_TOKEN_BYTES) {
     throw new SallyportError(

@@ -3,7 +3,6 @@
  * token and the keys alone, not on the time or the client, so it can be remembered.
  * @see RFC 8725, and RFC 7515 section 5.2 for the order
  */
-import { compactVerify } from 'jose'
 import type { EntrySets } from '../../policies/index.ts'
 import type { CredentialReason } from '../reasons.ts'
 import { readClaims } from './claims.ts'
@@ -11,6 +10,7 @@ import { type TokenHeader, parseCompact } from './compact.ts'
 import { FAILURE_COST_US } from './failure-budget.ts'
 import type { Identity } from './identity.ts'
 import type { Issuer } from './issuers.ts'
+import { jose } from './jose.ts'
 import type { VerifiedToken } from './judge.ts'
 import type { TokenAlgorithm, VerificationKey } from './key-set.ts'
 
@@ -102,6 +102,7 @@ async function findAgain(
 }
 
 async function isSignedBy(token: string, algorithm: TokenAlgorithm, key: VerificationKey): Promise<boolean> {
+  const { compactVerify } = await jose()
   try {
     await compactVerify(token, key.key, { algorithms: [algorithm] })
     return true

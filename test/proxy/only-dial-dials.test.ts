@@ -34,6 +34,7 @@ const ALLOWED: Readonly<Record<string, readonly [uses: readonly string[], why: s
     ['net.connect'],
     'asks whether somebody still answers on a unix socket that is in the way',
   ],
+  'proxy/node-http.ts': [['getBuiltinModule'], 'the module `http`; what is done with it is found where it is imported'],
   'proxy/workers/worker-child.ts': [['child_process.spawn'], "starts the gateway's own workers"],
   'proxy/workers/worker-process.ts': [
     ['net.Socket'],
@@ -76,6 +77,10 @@ const ALLOWED_IN_PROVIDER: Readonly<Record<string, readonly [uses: readonly stri
   'provider/egress/control-client.ts': [
     ['http.request', 'https.request'],
     "asks the control API of the host's own gateway for listeners",
+  ],
+  'provider/node-http.ts': [
+    ['getBuiltinModule'],
+    'the module `http`; what is done with it is found where it is imported',
   ],
   'provider/worker-client/exchange.ts': [['http.request'], 'writes a request to a socket that a backend opened'],
   'provider/worker/forward.ts': [['net.connect'], "inside: carries a loopback port to the gateway's unix socket"],
@@ -134,6 +139,9 @@ describe('the check is awake', () => {
       ['.connect', 'net.Socket'],
     ],
     ['http.get', "import http from 'node:http'\nhttp.get('http://evil.example.test')", ['http.get']],
+    ['http by the file that loads it', "import http from '../node-http.ts'\nhttp.request({})", ['http.request']],
+    ['a require of our own', "createRequire(import.meta.url)('net')", ['createRequire(net)']],
+    ['a require of our own, kept', 'const load = createRequire(import.meta.url)', ['createRequire']],
     ['https.request', "import https from 'node:https'\nexport const f = () => https.request({})", ['https.request']],
     ['http2', "import http2 from 'node:http2'\nhttp2.connect('https://evil.example.test')", ['http2.connect']],
     ['UDP', "import dgram from 'node:dgram'\ndgram.createSocket('udp4')", ['dgram.createSocket']],

@@ -56,7 +56,9 @@ export function findOutboundCalls(source: string): readonly string[] {
   function readImport(statement: ts.Statement): void {
     if (!ts.isImportDeclaration(statement) || !ts.isStringLiteral(statement.moduleSpecifier)) return
     const clause = statement.importClause
-    const name = statement.moduleSpecifier.text.replace(/^node:/, '')
+    const name = statement.moduleSpecifier.text
+      .replace(/^node:|^(?:\.\.?\/)+node-(?=http\.ts$)/, '')
+      .replace(/\.ts$/, '')
     if (clause === undefined || clause.phaseModifier === ts.SyntaxKind.TypeKeyword) return
     if (CLIENT_PACKAGES.test(name)) found.push(`import ${name}`)
     const bindings = clause.namedBindings
@@ -118,6 +120,11 @@ export function findOutboundCalls(source: string): readonly string[] {
       const name = first !== undefined && ts.isStringLiteralLike(first) ? first.text.replace(/^node:/, '') : undefined
       if (name === undefined || name in HARMLESS || CLIENT_PACKAGES.test(name)) found.push(`import(${name ?? '?'})`)
     }
+    if (ts.isCallExpression(expression) && expression.expression.getText(file) === 'createRequire') {
+      const name = first !== undefined && ts.isStringLiteralLike(first) ? first.text : '?'
+      if (name !== 'yaml') found.push(`createRequire(${name})`)
+    } else if (ts.isIdentifier(expression) && expression.text === 'createRequire' && !ts.isCallExpression(node.parent))
+      found.push('createRequire')
     if (ts.isPropertyAccessExpression(expression)) {
       if (expression.name.text === 'getBuiltinModule') found.push('getBuiltinModule')
       // Where sockets are made by hand they can also be connected by hand.

@@ -1,7 +1,7 @@
 /** Firecracker's API over its unix socket: one request at a time, each with an end, and every reply checked and bounded. */
-import http from 'node:http'
 import { connectControl } from '../control-socket.ts'
 import { MicrovmError, printable } from './microvm-error.ts'
+import nodeHttp from '../../node-http.ts'
 
 /** A body of JSON. */
 type Body = Readonly<Record<string, unknown>>
@@ -64,7 +64,7 @@ async function exchange(
   const socket = await connectControl(socketPath)
   const bytes = body === undefined ? undefined : Buffer.from(JSON.stringify(body))
   return new Promise((resolve, reject) => {
-    const request = http.request({
+    const request = nodeHttp.request({
       createConnection: () => socket,
       method,
       path,

@@ -1,6 +1,7 @@
 /** One request to a platform and its whole reply, over pooled connections of a bounded number. Judges nothing but whether there is a reply. */
-import http from 'node:http'
+import type http from 'node:http'
 import https from 'node:https'
+import nodeHttp from '../../node-http.ts'
 
 /** What is sent. */
 export interface OutgoingRequest {
@@ -58,10 +59,10 @@ export function createExchanger(isTls: boolean, ca?: string): Exchanger {
           minVersion: 'TLSv1.2',
           ...(ca !== undefined && { ca }),
         })
-      : new http.Agent({ keepAlive, maxSockets: MAX_CONNECTIONS, maxFreeSockets: MAX_IDLE_CONNECTIONS })
+      : new nodeHttp.Agent({ keepAlive, maxSockets: MAX_CONNECTIONS, maxFreeSockets: MAX_IDLE_CONNECTIONS })
   const agents = { pooled: make(true), fresh: make(false) }
   return {
-    exchange: (request) => exchange(request, request.pooled ? agents.pooled : agents.fresh, isTls ? https : http),
+    exchange: (request) => exchange(request, request.pooled ? agents.pooled : agents.fresh, isTls ? https : nodeHttp),
     close: () => {
       agents.pooled.destroy()
       agents.fresh.destroy()
