@@ -33,6 +33,8 @@ export interface StartRequest {
   /** For the worker to look for at its start, if the backend has a way to hear of it. */
   readonly probe?: WorkerProbe | undefined
   readonly signal?: AbortSignal | undefined
+  /** To be called by a backend that {@link Backend.startsAtOnce} when all that is left of the start is to wait. */
+  readonly launched?: (() => void) | undefined
   /** Registers what undoes a step, last first, when a later one fails. */
   readonly undo: (step: string, action: () => Promise<void>) => void
 }
@@ -89,6 +91,11 @@ export interface Backend {
   readonly undoBudgetMs?: number
   /** Whether a sandbox can be started before it is known for whom: its labels are kept by the host alone. */
   readonly canBeSpare?: true
+  /**
+   * Its start finds out by itself whether anything is missing, and says so in the words of {@link Backend.check}: that need not be asked before. And it says
+   * when it only waits, see {@link StartRequest.launched}: the gateway is opened during that.
+   */
+  readonly startsAtOnce?: true
   /** @throws SandboxError that says what is missing and the command that installs it */
   readonly check: () => Promise<void>
   readonly start: (request: StartRequest) => Promise<StartedSandbox>

@@ -54,7 +54,7 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
   // Again after a failure: somebody may have installed what was missing.
   const ready = (): Promise<void> =>
     (checking ??= openRuntimeRoot(runtimeRoot)
-      .then(backend.check)
+      .then(() => (backend.startsAtOnce === true ? undefined : backend.check()))
       .catch((error: unknown) => {
         checking = undefined
         throw error

@@ -86,9 +86,7 @@ async function makeAnew(workshop: Workshop, policy: EgressPolicy, options: Creat
     const [link, { started, client }] =
       credentialOf(workshop.backend) !== undefined
         ? await startElsewhere(workshop, meta, policy, order)
-        : await both(openLink(workshop, meta, policy, transaction), start(workshop, meta, order), (fault) =>
-            failed.abort(fault),
-          )
+        : await both(...startHere(workshop, meta, policy, order), (fault) => failed.abort(fault))
     if (started.gateway !== undefined) await client.configure({ env: childEnvironment(started.gateway, options.env) })
     await probeEgress(client, started, workshop.backend.capabilities)
     options.signal?.throwIfAborted()
@@ -175,6 +173,23 @@ interface StartOptions extends Pick<CreateSandboxOptions, 'env' | 'timeoutMs' | 
   readonly transaction: Transaction
   readonly grant?: EgressGrant
   readonly probe?: WorkerProbe
+  readonly launched?: () => void
+}
+
+/**
+ * Opens the way out and starts the sandbox. Opening it is work of this process, the first time all that a gateway is; so it is done while the sandbox is
+ * waited for, if the backend says when that is.
+ */
+function startHere(
+  workshop: Workshop,
+  meta: SandboxMeta,
+  policy: EgressPolicy,
+  options: StartOptions,
+): [Promise<EgressLink>, Promise<Started>] {
+  const { promise, resolve: launched } = Promise.withResolvers<undefined>()
+  const starting = start(workshop, meta, { ...options, launched: () => launched(undefined) })
+  const turn = workshop.backend.startsAtOnce === true ? Promise.race([promise, starting]) : Promise.resolve()
+  return [turn.then(() => openLink(workshop, meta, policy, options.transaction)), starting]
 }
 
 /** Starts a sandbox that reaches the gateway over the network: it needs to know the gateway first. */
@@ -229,7 +244,18 @@ interface Started {
 async function start(
   workshop: Workshop,
   meta: SandboxMeta,
-  { workerToken, signal, transaction, grant, probe, env, timeoutMs, memoryLimitMb, maxProcesses }: StartOptions,
+  {
+    workerToken,
+    signal,
+    transaction,
+    grant,
+    probe,
+    launched,
+    env,
+    timeoutMs,
+    memoryLimitMb,
+    maxProcesses,
+  }: StartOptions,
 ): Promise<Started> {
   const { backend, runtimeRoot } = workshop
   const started = await backend.start({
@@ -243,6 +269,7 @@ async function start(
     maxProcesses,
     labels: labelsOf(meta),
     probe,
+    launched,
     signal,
     undo: transaction.undo,
   })

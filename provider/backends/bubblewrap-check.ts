@@ -19,7 +19,7 @@ const SIZE_SINCE = [0, 7] as const
 const TRIAL_TIMEOUT_MS = 20_000
 
 /**
- * Finds bubblewrap and has it build an empty sandbox.
+ * Finds bubblewrap.
  *
  * @throws SandboxError `SALLYPORT_SANDBOX_BACKEND_MISSING` that says which command installs or allows it
  */
@@ -35,7 +35,6 @@ export async function findBubblewrap(named?: string): Promise<Bubblewrap> {
   const version = await readVersion(file)
   if (!isAtLeast(version, OLDEST))
     throw missing(`bubblewrap ${version.join('.')} is too old: ${OLDEST.join('.')} or newer is needed`)
-  await tryOut(file)
   return { path: file, hasSize: isAtLeast(version, SIZE_SINCE), architecture }
 }
 
@@ -65,8 +64,12 @@ function isAtLeast(
   return major > oldestMajor || (major === oldestMajor && minor >= oldestMinor)
 }
 
-/** The namespaces and mounts that every sandbox needs; `/bin/sh` is there on every Linux. */
-async function tryOut(file: string): Promise<void> {
+/**
+ * Has it build an empty sandbox, with the namespaces and mounts that every one needs; `/bin/sh` is there on every Linux.
+ *
+ * @throws SandboxError `SALLYPORT_SANDBOX_BACKEND_MISSING` that says what allows it
+ */
+export async function tryBubblewrap({ path: file }: Bubblewrap): Promise<void> {
   const namespaces = ['user', 'ipc', 'pid', 'net', 'uts'].map((each) => `--unshare-${each}`)
   const args = [
     ...namespaces,

@@ -5,7 +5,7 @@ import type { Backend, StartedSandbox } from '../backend.ts'
 import type { SandboxCapabilities, SandboxInfo } from '../sandbox.ts'
 import { SandboxError } from '../sandbox-error.ts'
 import { startBubblewrap } from './bubblewrap.ts'
-import { type Bubblewrap, findBubblewrap } from './bubblewrap-check.ts'
+import { type Bubblewrap, findBubblewrap, tryBubblewrap } from './bubblewrap-check.ts'
 import { createLaunchers } from './launchers.ts'
 import { attachRecorded, listRecorded } from './recorded-sandboxes.ts'
 import { findLimitSupport, limitGaps, NO_LIMITS, type LimitSupport } from './limits.ts'
@@ -57,15 +57,25 @@ export function createProcessBackend(options: ProcessBackendOptions): Backend {
     environment: engine === 'seatbelt' ? 'macos-seatbelt' : 'linux-namespace',
     capabilities: capabilitiesOf(engine, limits),
     canBeSpare: true,
+    startsAtOnce: true,
     check: async () => {
-      await check()
+      const found = await check()
+      if (found !== undefined) await tryBubblewrap(found)
     },
     start: async (request): Promise<StartedSandbox> => {
-      const found = await check()
-      if (found === undefined || engine !== 'bubblewrap')
-        return startSrt({ bubblewrap: found, launchers, limits, mounts, workingFolder, runtimeRoot }, request)
-      system ??= readSystemView()
-      return startBubblewrap({ bubblewrap: found, system, launchers, limits, mounts, workingFolder }, request)
+      const checking = check()
+      if (engine === 'bubblewrap') system ??= readSystemView()
+      const found = await checking
+      const common = { launchers, limits, mounts, workingFolder }
+      try {
+        return found === undefined || engine !== 'bubblewrap'
+          ? await startSrt({ ...common, bubblewrap: found, runtimeRoot }, request)
+          : await startBubblewrap({ ...common, bubblewrap: found, system: system ?? readSystemView() }, request)
+      } catch (error) {
+        // No start is a better trial than a start. Whether it is the machine that does not allow it is only asked when one fails.
+        if (found !== undefined && request.signal?.aborted !== true) await tryBubblewrap(found)
+        throw error
+      }
     },
     list: (): Promise<readonly SandboxInfo[]> => listRecorded(runtimeRoot, 'process'),
     attach: (id) => attachRecorded(path.join(runtimeRoot, id), 'process'),

@@ -76,6 +76,7 @@ export async function startWalled(walled: WalledProcess, request: StartRequest):
   feed(stdio[FILTER_DESCRIPTOR] as Writable, walled.filter)
   // Stays open: its end is the host's end.
   feed(child.stdin, `${JSON.stringify(walled.order(pipes))}\n`, 'keep open')
+  request.launched?.()
   // While the worker starts, so that nobody waits for it.
   const recorded = status.pid.then((pid) => (recording = record(pid, walled, limits, request)))
   const [, report] = await startsWithin(

@@ -2,6 +2,7 @@ import fs from 'node:fs'
 import os from 'node:os'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import type { EmbeddedGatewayOptions } from '../../provider/egress/embedded.ts'
 import { createSandboxProvider, SandboxError, type SandboxProvider } from '../../provider/index.ts'
 import { fakeBackend, type FakeBackend, type FakeTroubles } from './fake-backend.ts'
 
@@ -169,6 +170,104 @@ describe('create is all or nothing', () => {
       'engine is gone',
     ])
     expect(await provider.list()).toHaveLength(1)
+  })
+})
+
+describe('a backend whose start looks for itself whether anything is missing', () => {
+  const lacking = new SandboxError('SALLYPORT_SANDBOX_BACKEND_MISSING', 'no bwrap')
+  const gateways = (): readonly string[] => fs.readdirSync(root).filter((name) => name.startsWith('gw_'))
+  const resolver = (resolve: () => Promise<readonly string[]>) => ({ kind: 'resolver', resolve }) as const
+  let steps: string[]
+  /** Made for each test, since a part of it may be another. */
+  let quick: SandboxProvider
+
+  const provide = (start?: FakeBackend['start'], config: EmbeddedGatewayOptions['config'] = {}): void => {
+    quick = createSandboxProvider({
+      backend: {
+        ...backend,
+        startsAtOnce: true,
+        start:
+          start ??
+          (async (request) => {
+            // As a start that has processes to ask first.
+            await new Promise((resolve) => setImmediate(resolve))
+            steps.push(gateways().length === 0 ? 'launched' : 'launched behind the gateway')
+            request.launched?.()
+            return backend.start(request)
+          }),
+      },
+      runtimeRoot: root,
+      gateway: { machineSets: NO_SETS, config },
+    })
+  }
+
+  beforeEach(() => {
+    steps = []
+  })
+  afterEach(async () => {
+    await quick[Symbol.asyncDispose]()
+  })
+
+  test('is not asked before, and the gateway is opened while its start waits', async () => {
+    backend.troubles.check = lacking
+    provide()
+    const egress = resolver(() => Promise.resolve(steps.push('way out') > 0 ? ['api.example.com'] : []))
+    expect((await quick.create({ egress })).status).toBe('ready')
+    expect(steps).toEqual(['launched', 'way out'])
+    expect(gateways()).toHaveLength(1)
+  })
+
+  test('what is missing is said, no gateway is opened, and what was mended works', async () => {
+    let missing = true
+    provide((request) => (missing ? Promise.reject(lacking) : backend.start(request)))
+    await expect(quick.create()).rejects.toBe(lacking)
+    expect([leftovers(), gateways()]).toEqual([[], []])
+    missing = false
+    expect((await quick.create()).status).toBe('ready')
+  })
+
+  test('what fails while the gateway opens is told, once both have ended', async () => {
+    backend.troubles.start = lacking
+    provide()
+    const egress = resolver(() => Promise.resolve(['api.example.com']))
+    await expect(quick.create({ egress })).rejects.toBe(lacking)
+    expect(leftovers()).toEqual([])
+  })
+
+  test('a gateway that can not be opened ends what has been launched', async () => {
+    backend.troubles.hangs = true
+    provide()
+    const fault = new Error('tenant service is down')
+    await expect(quick.create({ egress: resolver(() => Promise.reject(fault)) })).rejects.toBe(fault)
+    expect(steps).toEqual(['launched'])
+    expect(leftovers()).toEqual([])
+  })
+
+  test('a gateway that can not write its log ends what has been launched', async () => {
+    backend.troubles.hangs = true
+    provide(undefined, { audit: { path: path.join(root, 'taken') } })
+    fs.writeFileSync(path.join(root, 'taken'), '')
+    await expect(quick.create()).rejects.toMatchObject({ code: 'SALLYPORT_AUDIT_UNWRITABLE' })
+    expect(steps).toEqual(['launched'])
+    expect(leftovers()).toEqual([])
+  })
+
+  test('the caller changes its mind between the launch and the way out', async () => {
+    backend.troubles.hangs = true
+    provide()
+    const controller = new AbortController()
+    const reason = new Error('enough')
+    const egress = resolver(() => {
+      controller.abort(reason)
+      return Promise.resolve([])
+    })
+    await expect(quick.create({ egress, signal: controller.signal })).rejects.toBe(reason)
+    expect(leftovers()).toEqual([])
+  })
+
+  test('one that never says that it launched gets its way out when it has started', async () => {
+    provide((request) => backend.start(request))
+    expect((await quick.create()).status).toBe('ready')
   })
 })
 

@@ -9,6 +9,7 @@ import { promisify } from 'node:util'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createProcessBackend } from '../../../provider/backends/process.ts'
 import { findBubblewrap } from '../../../provider/backends/bubblewrap-check.ts'
+import { createSandboxProvider } from '../../../provider/index.ts'
 import { findLimitSupport } from '../../../provider/backends/limits.ts'
 import { describeNeeding } from '../needs.ts'
 import type { OneOrder } from './one-driver.ts'
@@ -193,9 +194,10 @@ describeNeeding(['bubblewrap'], 'sandboxes behind bubblewrap', () => {
 
   test('an abort ends what had begun', async () => {
     const abort = new AbortController()
-    const starting = backend.start({ signal: abort.signal, id: 'sbx_aborted' })
-    setTimeout(() => abort.abort(new Error('no longer wanted')), 60)
-    await expect(starting).rejects.toThrow('no longer wanted')
+    const launched = (): void => abort.abort(new Error('no longer wanted'))
+    await expect(backend.start({ signal: abort.signal, id: 'sbx_aborted', launched })).rejects.toThrow(
+      'no longer wanted',
+    )
     expect(await leftOf('sbx_aborted')).toEqual([])
     expect((await commandLines()).filter((line) => line.includes(backend.runtimeRoot))).toEqual([])
   })
@@ -224,7 +226,6 @@ describeNeeding(['bubblewrap'], 'sandboxes behind bubblewrap', () => {
 test.each([
   ['is not there', undefined, 'does not work'],
   ['is too old', 'echo bubblewrap 0.3.1', 'too old'],
-  ['may not make namespaces', 'case $1 in --version) echo bubblewrap 0.8.0;; *) echo "bwrap: setting up uid map: Permission denied" >&2; exit 1;; esac', 'kernel.apparmor_restrict_unprivileged_userns'],
 ])('a bubblewrap that %s', async (_what, script, advice) => {
   const folder = await fs.mkdtemp(path.join(os.tmpdir(), 'spb-'))
   const file = path.join(folder, 'bwrap')
@@ -232,6 +233,35 @@ test.each([
   await expect(findBubblewrap(file)).rejects.toMatchObject({ code: 'SALLYPORT_SANDBOX_BACKEND_MISSING', message: expect.stringContaining(advice) as unknown })
   await fs.rm(folder, { recursive: true })
 }) // prettier-ignore
+
+test('a bubblewrap that may not make namespaces: asked and at a start, which leaves nothing', async () => {
+  const folder = await fs.mkdtemp(path.join(os.tmpdir(), 'spb-'))
+  const bubblewrapPath = path.join(folder, 'bwrap')
+  const script =
+    'case $1 in --version) echo bubblewrap 0.8.0;; *) echo "bwrap: setting up uid map: Permission denied" >&2; exit 1;; esac'
+  await fs.writeFile(bubblewrapPath, `#!/bin/sh\n${script}\n`, { mode: 0o755 })
+  const advice = {
+    code: 'SALLYPORT_SANDBOX_BACKEND_MISSING',
+    message: expect.stringContaining('kernel.apparmor_restrict_unprivileged_userns') as unknown,
+  }
+  const shut = await createTestBackend({ bubblewrapPath })
+  await expect(shut.backend.check()).rejects.toMatchObject(advice)
+  await expect(shut.start({ id: 'sbx_shut' })).rejects.toMatchObject(advice)
+  expect(shut.undone).toEqual(['sandbox', 'limits'])
+  expect(await leftOf('sbx_shut')).toEqual([])
+
+  const provider = createSandboxProvider({
+    backend: { tier: 'process', bubblewrapPath },
+    runtimeRoot: shut.runtimeRoot,
+    gateway: { machineSets: { sets: { npm: [], apt: [] }, notes: [] } },
+  })
+  await fs.rm(path.join(shut.runtimeRoot, 'sbx_shut'), { recursive: true })
+  await expect(provider.create()).rejects.toMatchObject(advice)
+  expect((await fs.readdir(shut.runtimeRoot)).filter((name) => name.startsWith('sbx_'))).toEqual([])
+  await provider[Symbol.asyncDispose]()
+  await shut.close()
+  await fs.rm(folder, { recursive: true })
+})
 
 test('an engine of another platform is refused when the backend is made', () => {
   const foreign = process.platform === 'darwin' ? 'bubblewrap' : 'seatbelt'
