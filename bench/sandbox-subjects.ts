@@ -1,6 +1,6 @@
 /** What `sandboxes.ts` measures: sandboxes of a backend, and what they are made of. */
 import { spawn } from 'node:child_process'
-import { realpathSync, writeFileSync } from 'node:fs'
+import { existsSync, realpathSync, writeFileSync } from 'node:fs'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type BackendConfig, createSandboxProvider, type Sandbox, type SandboxProvider } from '../provider/index.ts'
@@ -65,6 +65,50 @@ export async function sandboxes(
     },
     ...(spares === 0 && runningCosts(kept, mib)),
     close: () => provider[Symbol.asyncDispose]() as Promise<void>,
+  }
+}
+
+/** The first sandbox of a provider, which pays for all that the next ones find: the gateway, what is known of the machine, a fork. */
+export function firstSandboxes({ runtimeRoot }: Setting, name: string, peer: string, backend: BackendConfig): Subject {
+  return {
+    name,
+    peer,
+    coldStart: async () => {
+      const startedMs = performance.now()
+      const provider = createSandboxProvider({ backend, runtimeRoot })
+      const sandbox = await provider.create()
+      const { exitCode } = await sandbox.exec('true', [])
+      const tookMs = performance.now() - startedMs
+      if (exitCode !== 0) throw new Error(`the command ended with ${exitCode}`)
+      await sandbox.destroy()
+      await provider[Symbol.asyncDispose]()
+      await delay(LAUNCHER_READY_MS)
+      return tookMs
+    },
+    close: () => Promise.resolve(),
+  }
+}
+
+/** What somebody pays who types it: two processes of Node's in a row, and the sandbox. Of the built package, where there is one. */
+export function commandLine(name: string, peer: string): Subject {
+  const root = path.resolve(import.meta.dirname, '..')
+  const built = path.join(root, 'dist/provider/cli/bin.js')
+  const cli = existsSync(built) ? built : path.join(root, 'provider/cli/bin.ts')
+  return {
+    name,
+    peer,
+    coldStart: () => timed(() => ended(process.execPath, [cli, 'run', '--quiet', '--no-stdin', '--', 'true'])),
+    close: () => Promise.resolve(),
+  }
+}
+
+/** What the command line can't do without: a Node outside, and one shut in. */
+export function nodeAndBubblewrap(name: string): Subject {
+  const { coldStart } = bareBubblewrap(name)
+  return {
+    name,
+    coldStart: () => timed(async () => (await ended(process.execPath, ['-e', '0']), coldStart())),
+    close: () => Promise.resolve(),
   }
 }
 

@@ -1,5 +1,5 @@
 /**
- * `npm run bench:sandboxes -- [--rounds 9] [--mib 1024] [--only process,docker]`
+ * `npm run bench:sandboxes -- [--rounds 9] [--mib 1024] [--only process,first,docker]`
  * What a sandbox costs, backend by backend, beside what it is made of: bare bubblewrap, `docker run` and `docker exec`. Wall time in one run, by turns, as
  * medians; the ratio is to the peer of the same kind. Root, bubblewrap, and for containers an engine of the bench's own (dockerd, busybox, runsc).
  */
@@ -8,14 +8,24 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { parseArgs, promisify } from 'node:util'
 import type { BackendConfig } from '../provider/index.ts'
 import { startDaemon } from '../test/provider/docker/daemon.ts'
-import { bareBubblewrap, ended, OUTPUT_MIB, sandboxes, type Subject, timed } from './sandbox-subjects.ts'
+import {
+  bareBubblewrap,
+  commandLine,
+  ended,
+  firstSandboxes,
+  nodeAndBubblewrap,
+  OUTPUT_MIB,
+  sandboxes,
+  type Subject,
+  timed,
+} from './sandbox-subjects.ts'
 import { subjectsOfNobody } from './subjects-of-nobody.ts'
 
 const { values } = parseArgs({
   options: {
     rounds: { type: 'string', default: '9' },
     mib: { type: 'string', default: '1024' },
-    only: { type: 'string', default: 'process,srt,passthrough,docker,runsc' },
+    only: { type: 'string', default: 'process,first,srt,passthrough,docker,runsc' },
   },
 })
 const rounds = Number(values.rounds)
@@ -64,6 +74,12 @@ async function measure(): Promise<void> {
         (subject) => subjects.push(subject),
         (error: unknown) => console.log(`without ${name}: ${error instanceof Error ? error.message : String(error)}`),
       )
+  if (only.includes('first'))
+    subjects.push(
+      firstSandboxes({ runtimeRoot, mib }, 'process, first of a provider', 'bwrap', { tier: 'process' }),
+      nodeAndBubblewrap('node, then bwrap'),
+      commandLine('sallyport run', 'node, then bwrap'),
+    )
   if (only.includes('srt')) subjects.push(...(await subjectsOfNobody(runtimeRoot, mib)))
   const figures = [
     ['cold start, ms', 'coldStart', rounds, (ms: number) => ms],
