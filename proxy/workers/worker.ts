@@ -2,6 +2,7 @@
 import type { Duplex } from 'node:stream'
 import { pino } from 'pino'
 import { SallyportError } from '../../policies/error.ts'
+import type { Config } from '../config/schema.ts'
 import { type Core, openCore } from '../core.ts'
 import { faultForLog } from '../fault-for-log.ts'
 import { gatewayAround, type RunningGateway } from '../gateway.ts'
@@ -39,6 +40,7 @@ export function runWorker(stream: Duplex): Promise<void> {
   return new Promise((resolve) => {
     let heardMs = performance.now()
     let own: readonly ListeningAddress[] = []
+    let ports: readonly ListeningAddress[] = []
     let opening: Promise<Running> | undefined
     let running: Running | undefined
     let beat: NodeJS.Timeout | undefined
@@ -60,6 +62,7 @@ export function runWorker(stream: Duplex): Promise<void> {
       switch (message.kind) {
         case 'start':
           own = message.start.own
+          ports = message.start.proxy
           opening = begin(message.start)
           opening.catch(giveUp)
           return
@@ -82,10 +85,14 @@ export function runWorker(stream: Duplex): Promise<void> {
       else void opening?.then(act, () => undefined)
     }
 
-    async function begin({ config, number, version, machineSets, proxy }: WorkerStart): Promise<Running> {
+    /** What is not for workers is open elsewhere; the ports are those that the gateway has. */
+    function ofWorker(config: Config): Config {
+      return { ...config, listen: { ...config.listen, proxy: [...ports], admin: undefined, bound: [] } }
+    }
+
+    async function begin({ config, number, version, machineSets }: WorkerStart): Promise<Running> {
       const options = {
-        // What is not for workers is open elsewhere; the ports are those that the gateway has.
-        config: { ...config, listen: { ...config.listen, proxy, admin: undefined, bound: [] } },
+        config: ofWorker(config),
         logger: pino({ level: config.log.level, base: { pid: process.pid, worker: number } }, pino.destination(2)),
         machineSets: { sets: machineSets, notes: [] },
         version,
@@ -121,7 +128,8 @@ export function runWorker(stream: Duplex): Promise<void> {
       if (ask.what === 'close') return end()
       try {
         if (ask.what === 'listeners') own = ask.own
-        const value = await (ask.what === 'listeners' ? gateway.tellListeners() : answer(ask, core, gateway))
+        const here = ask.what === 'takeOver' ? { ...ask, config: ofWorker(ask.config) } : ask
+        const value = await (here.what === 'listeners' ? gateway.tellListeners() : answer(here, core, gateway))
         link.send({ kind: 'answer', id, value: value ?? null })
       } catch (error) {
         core.logger.error({ fault: faultForLog(error), what: ask.what }, 'a worker could not do what it was asked')

@@ -368,6 +368,21 @@ describe('a reload', { timeout: 120_000 }, () => {
   })
 })
 
+test(
+  'a reload while a worker begins leaves it a worker: it opens nothing that is open elsewhere, and is not replaced again',
+  { timeout: 120_000 },
+  async () => {
+    const gateway = await start({ listen: { bound: [{ address: `${HOST}:0`, sandbox: 'bound' }] } })
+    kill(gateway, 1, 'SIGKILL')
+    const until = new AbortController()
+    const serving = gateway.serving(2, 1).finally(() => until.abort())
+    for (let round = 0; round < 2_000 && !until.signal.aborted; round++)
+      await gateway.gateway.reload(() => gateway.config({ timeouts: { idleSeconds: 100 + round } }))
+    await serving
+    expect(gateway.audit().filter(({ action }) => action === 'worker_ended')).toHaveLength(1)
+  },
+)
+
 describe('bound listeners', { timeout: 120_000 }, () => {
   test('live in the process that supervises: the death of a worker does not touch them, and their tunnels are in the list', async () => {
     const gateway = await start()
