@@ -1,7 +1,7 @@
 /** Writes the ends of tunnels down that a killed process of the same log left open. */
 import type { Clock } from '../clock.ts'
 import type { CloseReason } from '../reasons.ts'
-import { findLostTunnels, LOST_CLOSED } from './lost-tunnels.ts'
+import { findLostTunnels, LOST_CLOSED, LOST_LEFT } from './lost-tunnels.ts'
 import type { AuditLog } from './record.ts'
 import { listSegments, type SegmentFile } from './segments.ts'
 
@@ -15,7 +15,10 @@ export function earlierFiles(folder: string, instance: string): readonly Segment
   }
 }
 
-/** Looks for them beside everything else. @throws the system's error, or the reason of the signal */
+/**
+ * Looks for them beside everything else. Where it is told to end before it has found them, or can't, the log says so for the run after this one.
+ * @throws the system's error
+ */
 export async function closeLostTunnels(options: {
   readonly files: readonly SegmentFile[]
   readonly audit: Pick<AuditLog, 'write'>
@@ -29,8 +32,18 @@ export async function closeLostTunnels(options: {
   }) => void
 }): Promise<void> {
   const { files, audit, clock, signal, onClose } = options
+  if (files.length === 0) return
+  const leave = (): void => void audit.write({ kind: 'admin', action: LOST_LEFT })
+  // Written at the signal itself: whoever gives it closes the log next.
+  signal.addEventListener('abort', leave)
   const lost = await findLostTunnels(files, { nowMs: clock.wallMs, signal })
-  if (lost === undefined) return
+    .catch((error: unknown) => {
+      if (signal.aborted) return undefined
+      leave()
+      throw error
+    })
+    .finally(() => signal.removeEventListener('abort', leave))
+  if (lost === undefined || signal.aborted) return
   for (const close of lost.closes) {
     onClose({ closeReason: close.close_reason, durationMs: close.duration_ms, bytesIn: 0, bytesOut: 0 })
     void audit.write(close)

@@ -10,6 +10,9 @@ import type { SegmentFile } from './segments.ts'
 /** The action of the line that says that all tunnels of the runs before are closed. */
 export const LOST_CLOSED = 'lost_tunnels_closed'
 
+/** The action of the line of a run that ended in order, and before it had closed them all. */
+export const LOST_LEFT = 'lost_tunnels_left'
+
 /** What was found. */
 export interface LostTunnels {
   /** Their ends: what they carried is not known. */
@@ -35,11 +38,12 @@ export async function findLostTunnels(
   options: { readonly nowMs: () => number; readonly signal: AbortSignal; readonly maxBytes?: number },
 ): Promise<LostTunnels | undefined> {
   if (await endedInOrder(files)) return undefined
+  const nowMs = options.nowMs()
   const found = new Map<string, CloseEntry>()
   const closed = new Set<string>()
   let isDoneBefore = false
   let bytes = 0
-  for (const file of files.toReversed()) {
+  for (const [index, file] of [...files.entries()].toReversed()) {
     if (bytes > (options.maxBytes ?? MAX_BYTES)) return { closes: inOrder(found), stoppedAt: file.number + 1 }
     const opened = new Map<string, string>()
     for await (const line of linesOf(file.path, options.signal)) {
@@ -51,11 +55,13 @@ export async function findLostTunnels(
       } else if (wasLetOut(line)) opened.set(id, line)
     }
     for (const [id, line] of opened) {
-      const close = closed.delete(id) ? undefined : closeOf(line, options.nowMs())
+      const close = closed.delete(id) ? undefined : closeOf(line, nowMs)
       if (close !== undefined) found.set(id, close)
     }
     const first = await adminLineAt(file.path, 'start')
-    if (first?.action === 'start' && (isDoneBefore || !MAY_BE_OPEN.has(first.previous ?? ''))) break
+    if (first?.action !== 'start') continue
+    if (isDoneBefore) break
+    if (!MAY_BE_OPEN.has(first.previous ?? '') && !(await leftSome(files[index - 1]))) break
   }
   return { closes: inOrder(found), stoppedAt: undefined }
 }
@@ -68,12 +74,18 @@ function inOrder(found: ReadonlyMap<string, CloseEntry>): readonly CloseEntry[] 
 async function endedInOrder(files: readonly SegmentFile[]): Promise<boolean> {
   const last = files.at(-1)
   if (last === undefined) return true
-  if ((await adminLineAt(last.path, 'end'))?.cause !== 'stop') return false
+  if ((await adminLineAt(last.path, 'end'))?.cause !== 'stop' || (await leftSome(last))) return false
   for (const file of files.toReversed()) {
     const first = await adminLineAt(file.path, 'start')
     if (first?.action === 'start') return !MAY_BE_OPEN.has(first.previous ?? '')
   }
   return true
+}
+
+/** Whether the run that ended with this file said that it had not closed them all. */
+async function leftSome(last: SegmentFile | undefined): Promise<boolean> {
+  if (last === undefined) return false
+  return (await edgeOf(last.path, 'end')).some((line) => line.includes(`"action":"${LOST_LEFT}"`))
 }
 
 /** A destination that did not answer has no end of its own. */
@@ -98,13 +110,18 @@ function closeOf(text: string, nowMs: number): CloseEntry | undefined {
 
 /** The first or the last line of a file, if it is of that kind. */
 async function adminLineAt(path: string, edge: 'start' | 'end') {
+  const lines = await edgeOf(path, edge)
+  const line = parseLine((edge === 'start' ? lines[0] : lines.at(-2)) ?? '')
+  return line?.kind === 'admin' ? line : undefined
+}
+
+/** The lines at one end of a file; behind the last one is an empty one. */
+async function edgeOf(path: string, edge: 'start' | 'end'): Promise<readonly string[]> {
   const file = await open(path, 'r')
   try {
     const from = edge === 'start' ? 0 : Math.max(0, (await file.stat()).size - EDGE_BYTES)
     const { buffer, bytesRead } = await file.read(Buffer.alloc(EDGE_BYTES), 0, EDGE_BYTES, from)
-    const lines = buffer.toString('latin1', 0, bytesRead).split('\n')
-    const line = parseLine((edge === 'start' ? lines[0] : lines.at(-2)) ?? '')
-    return line?.kind === 'admin' ? line : undefined
+    return buffer.toString('latin1', 0, bytesRead).split('\n')
   } finally {
     await file.close()
   }

@@ -99,6 +99,49 @@ describe('tunnels that a killed process left open', () => {
     expect(lostIn(folder).sort()).toEqual(['later', 'r0', 'r1'])
   })
 
+  test('are found after runs that ended in order before they had found them, or could not look', async () => {
+    const folder = newFolder()
+    await killedRun(folder, [opened('a')])
+    for (const how of ['told to end', 'can not look', 'told to end']) {
+      const files = earlierFiles(folder, 'gw')
+      const log = await openTestLog(folder)
+      const ending = new AbortController()
+      const looking = closeLostTunnels({
+        files: how === 'can not look' ? files.map((file) => ({ ...file, path: `${file.path}-gone` })) : files,
+        audit: log,
+        clock: systemClock,
+        signal: ending.signal,
+        onClose: () => undefined,
+      })
+      if (how === 'told to end') ending.abort()
+      await looking.catch(() => undefined)
+      await log.close()
+    }
+    expect(lostIn(folder)).toEqual([])
+    for (let run = 0; run < 3; run++) await (await nextRun(folder)).close()
+    expect(lostIn(folder)).toEqual(['a'])
+    const actions = readAll(folder).map((line) => line['action'])
+    expect(actions.filter((action) => action === 'lost_tunnels_left')).toHaveLength(3)
+    expect(actions.filter((action) => action === 'lost_tunnels_closed').length).toBeLessThanOrEqual(2)
+  })
+
+  test('of two runs that were killed, one before and one after such a run, are all found', async () => {
+    const folder = newFolder()
+    await killedRun(folder, [opened('a')])
+    const files = earlierFiles(folder, 'gw')
+    const log = await openTestLog(folder)
+    const ending = new AbortController()
+    const looking = closeLostTunnels({
+      ...{ files, audit: log, clock: systemClock, signal: ending.signal, onClose: () => undefined },
+    })
+    ending.abort()
+    await looking
+    await log.close()
+    await killedRun(folder, [opened('b')])
+    await (await nextRun(folder)).close()
+    expect(lostIn(folder).sort()).toEqual(['a', 'b'])
+  })
+
   test('are not looked for where the last run ended in order', async () => {
     const folder = newFolder()
     const log = await openTestLog(folder)
