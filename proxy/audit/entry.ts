@@ -65,7 +65,7 @@ export function outcomeEntry(
 
 /** The line for the end of what was let out. */
 export function closeEntry(
-  request: ConnectionRequest,
+  request: Pick<ConnectionRequest, 'requestId' | 'dialect' | 'target' | 'client'>,
   { identity, destination, policyVersion }: Progress,
   end: {
     readonly closeReason: CloseReason

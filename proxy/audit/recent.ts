@@ -1,4 +1,5 @@
 /** Remembers the text that was last made of something, by one of its fields; bounded. */
+import { ownText } from '../own-text.ts'
 
 /** Texts kept, and the longest field that is remembered: some megabytes at most, whatever comes. */
 const MAX_KEPT = 8_192
@@ -23,6 +24,6 @@ export class Recent<T> {
   set(key: string | undefined, of: T, text: string): void {
     if (key === undefined || key.length > MAX_KEY_CHARACTERS) return
     if (this.#made.size >= MAX_KEPT) this.#made = new Map()
-    this.#made.set(key, { of, text })
+    this.#made.set(ownText(key), { of, text })
   }
 }

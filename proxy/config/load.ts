@@ -85,10 +85,10 @@ async function readText(file: string): Promise<string> {
   }
 }
 
-/** The plain value; `undefined` for a file whose aliases multiply (the library throws then). */
+/** The plain value, whose texts are no parts of the file's, which would stay in memory with each of them; `undefined` for a file whose aliases multiply (the library throws then). */
 function toPlain(document: Document): { readonly value: unknown } | undefined {
   try {
-    return { value: document.toJS({ maxAliasCount: 100 }) }
+    return { value: structuredClone(document.toJS({ maxAliasCount: 100 })) }
   } catch {
     return undefined
   }

@@ -8,6 +8,7 @@
  * @see RFC 9112 sections 2, 3 and 5, RFC 9110 section 9.3.6
  */
 import { withoutBlanksAround } from '../blanks.ts'
+import { ownText } from '../own-text.ts'
 
 /** The largest head that is read, with the empty line that ends it. A token that lists 200 hosts takes 6 to 9 KiB, and a third more as Basic. */
 export const MAX_HEAD_BYTES = 32 * 1024
@@ -19,12 +20,12 @@ export type ConnectHead =
       readonly state: 'done'
       /** Bytes of the head, the empty line included; what follows is early data. */
       readonly length: number
-      /** The raw target in latin1; `parseAuthority` reads it. */
+      /** The raw target in latin1; `parseAuthority` reads it. A tunnel keeps it, so it is no part of a longer text. */
       readonly target: string
       readonly version: '1.0' | '1.1'
       /** The value of `Proxy-Authorization` in latin1, without the blanks around it. */
       readonly proxyAuthorization: string | undefined
-      /** Likewise of `traceparent`; empty, which is none, for more than one. */
+      /** Likewise of `traceparent`, a text of its own; empty, which is none, for more than one. */
       readonly traceparent: string | undefined
     }
   | {
@@ -71,7 +72,7 @@ function unfinished(bytes: Buffer, seenBytes: number): ConnectHead {
 function parseWhole(text: string): ConnectHead {
   const line = REQUEST_LINE.exec(text)
   if (line === null) return malformed('the first line is not `CONNECT host:port HTTP/1.1` in CRLF', targetOf(text))
-  const target = line[1] ?? ''
+  const target = ownText(line[1] ?? '')
   if (!TARGET.test(target)) {
     return {
       state: 'refused',
@@ -103,7 +104,7 @@ function parseFields(text: string, from: number, target: string, version: '1.0' 
         proxyAuthorization = withoutBlanksAround(field[2] ?? '')
         break
       case 'traceparent':
-        traceparent = traceparent === undefined ? withoutBlanksAround(field[2] ?? '') : ''
+        traceparent = traceparent === undefined ? ownText(withoutBlanksAround(field[2] ?? '')) : ''
         break
       case 'content-length':
       case 'transfer-encoding':
@@ -130,5 +131,5 @@ function targetOf(text: string): string | undefined {
 
 /** A user and password in a target are credentials, whoever put them there by mistake. */
 function withoutUser(target: string): string {
-  return target.replace(/^.*@/s, '***@')
+  return ownText(target.replace(/^.*@/s, '***@'))
 }

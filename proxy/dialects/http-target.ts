@@ -3,6 +3,7 @@
  * The authority is cut out as it came: `parseAuthority` alone says what is a host.
  * @see RFC 9112 section 3.2, RFC 3986 sections 3 and 4.3
  */
+import { ownText } from '../own-text.ts'
 
 /** What {@link parseAbsoluteTarget} found. */
 export type AbsoluteTarget =
@@ -40,7 +41,7 @@ export function parseAbsoluteTarget(method: string, text: string): AbsoluteTarge
   }
   const fault = faultOf(authority, rest, fragment === '#')
   if (fault !== undefined) return refused('target_malformed', fault, text)
-  return { ok: true, target: withPort(authority), path: originForm(method, rest) }
+  return { ok: true, target: ownText(withPort(authority)), path: originForm(method, rest) }
 }
 
 function faultOf(authority: string, rest: string, hasFragment: boolean): string | undefined {
@@ -77,7 +78,7 @@ function refused(
   const [, scheme, authority, rest] = ABSOLUTE.exec(text) ?? []
   const known = isCutUser(authority ?? '', rest ?? '') ? '***' : (authority ?? '')
   const shown = scheme === undefined ? (/^[^?#]*/.exec(text)?.[0] ?? '') : `${scheme}://${known}`
-  return { ok: false, reason, detail, requested: shown.split('/').map(withoutUser).join('/') }
+  return { ok: false, reason, detail, requested: ownText(shown.split('/').map(withoutUser).join('/')) }
 }
 
 /** Once over each part of it: an expression that looks for an `@` does so again from each character. */

@@ -37,6 +37,9 @@ export function startTunnel(context: TunnelContext, { request, opened, client, e
   const startedMs = clock.monotonicMs()
   const { authorized } = opened
   const { destination } = authorized
+  // Not the whole request, which holds the token.
+  const { requestId, dialect, target, client: from } = request
+  const asked = { requestId, dialect, target, client: from }
   const hello = context.expectsTls(destination) ? inspectorFor(destination) : undefined
   const running = relay(client, opened.upstream, {
     clock,
@@ -46,13 +49,13 @@ export function startTunnel(context: TunnelContext, { request, opened, client, e
     onClose: (result) => {
       unwatch(watched)
       const durationMs = clock.monotonicMs() - startedMs
-      void audit.write(closeEntry(request, authorized, { ...result, durationMs, sni: hello?.serverName() }))
+      void audit.write(closeEntry(asked, authorized, { ...result, durationMs, sni: hello?.serverName() }))
       context.onClose({ ...result, durationMs })
     },
   })
   // A relay never ends in the turn that begins it.
   const watched = watch({
-    requestId: request.requestId,
+    requestId,
     identity: authorized.identity,
     permit: authorized.permit,
     decidedBy: authorized.decidedBy,
