@@ -21,7 +21,7 @@ const TIME_STEP_MS = 2_000
 /** Files that are looked at each time, in turn, for changes that the system did not tell of. */
 const LOOKED_AT = 200
 
-/** Reading many changed files is spread over several looks, each of at most so much and one file more: what was read is told in between. */
+/** Reading many changed files is spread over several looks, each of at most so much for reading, and one file more: what was read is told in between. */
 const BUSY_MS = 50
 
 /** Somewhere that policies are looked for. */
@@ -62,7 +62,7 @@ export function policyFolder(path: string, layers: FileLayers, clock: Clock): Po
       if (stamp !== listed) changedMs = clock.monotonicMs()
       const isUntold = watcher === undefined && clock.monotonicMs() - changedMs < TIME_STEP_MS
       if (isUntold) isAll = true
-      if (isAll || stamp !== listed || told.size > 0 || missing.size > 0) relist(real, stamp)
+      if (isAll || stamp !== listed || told.size > 0 || missing.size > 0) yield* relist(real, stamp)
       if (listFault !== undefined) throw listFault
       const due = isAll ? order : [...new Set([...rolling(), ...settling.waiting(), ...tenantsOf(told)])]
       told = new Set()
@@ -93,11 +93,11 @@ export function policyFolder(path: string, layers: FileLayers, clock: Clock): Po
     }
   }
 
-  function relist(real: string, stamp: string): void {
+  function* relist(real: string, stamp: string): Waits<void> {
     listed = stamp
     listFault = undefined
     const before = files
-    files = list(real)
+    files = yield* list(real)
     order = [...files.keys()]
     for (const [tenant, own] of files) {
       const former = before.get(tenant)
@@ -113,12 +113,13 @@ export function policyFolder(path: string, layers: FileLayers, clock: Clock): Po
     })
   }
 
-  function list(real: string): ReadonlyMap<string, readonly string[]> {
+  function* list(real: string): Waits<typeof files> {
     const found = new Map<string, string[]>()
     const read = new Map<string, NamedFile>()
     const folder = opendirSync(real, { bufferSize: 1_024 })
     try {
       for (let entry = folder.readSync(); entry !== null; entry = folder.readSync()) {
+        yield
         const named = names.get(entry.name) ?? readFileName(entry.name)
         read.set(entry.name, named)
         if (read.size > MAX_NAMES) return tooMany(`holds more than ${MAX_NAMES} files`)
@@ -160,15 +161,17 @@ export function policyFolder(path: string, layers: FileLayers, clock: Clock): Po
   }
 
   function* takeChanged(real: string, tenants: readonly string[], isFirst: boolean): Waits<void> {
-    const untilMs = performance.now() + BUSY_MS
+    let leftMs = BUSY_MS
     for (const tenant of tenants) {
+      yield
       const names = files.get(tenant)
       if (names === undefined) continue
       const stamp = names.length === 1 ? fileStamp(join(real, names[0] ?? '')) : names.join(' ')
       if (!settling.isDue(tenant, stamp, isFirst)) continue
-      if (!isFirst && performance.now() > untilMs) continue
+      if (!isFirst && leftMs <= 0) continue
+      const startedMs = performance.now()
       yield* take(real, tenant, names, stamp, isFirst)
-      yield
+      leftMs -= performance.now() - startedMs
     }
   }
 
