@@ -46,7 +46,8 @@ export async function prepareBench(
   fs.writeFileSync(
     config,
     stringify({
-      listen: { proxy: `127.0.0.1:${options.port}`, admin: 'off' },
+      // With the admin listener, since metrics are counted only then.
+      listen: { proxy: `127.0.0.1:${options.port}`, admin: `unix:${path.join(folder, 'admin')}` },
       state: './state',
       log: { level: 'warn' },
       issuers: [{ issuer: 'https://bench.example.test', algorithms: ['ES256'], jwks: './jwks.json' }],
