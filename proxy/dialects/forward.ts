@@ -204,6 +204,8 @@ function createServer(deps: ForwarderDeps): http.Server {
   // Node drops what is past its limit without a word, so that a `Content-Length` could be missed. 32 KiB are limit enough.
   server.maxHeadersCount = 0
   server.timeout = deps.idleTimeoutMs ?? 300_000
+  // A client that ends behind its last request still gets the answer; `@types/node` does not know of it.
+  Object.assign(server, { httpAllowHalfOpen: true })
   // Node starts the check of `headersTimeout` when a server begins to listen, which this one never does.
   server.emit('listening')
   return server

@@ -1,6 +1,5 @@
 /** Reading a message from a side that may send it in any pieces, and saying the last word to one that is refused. */
 import type { Deadlines } from '../deadlines.ts'
-import { endOfTurn } from '../end-of-turn.ts'
 import type { Side } from '../relay/side.ts'
 
 /** What a refused client may still send before it is cut off; its answer could be lost in a reset if its bytes were left unread. */
@@ -36,8 +35,6 @@ async function readOn<M extends { readonly state: string }>(
   for (;;) {
     const seenBytes = bytes.length
     const chunk = await side.read()
-    // Heads that came in together are made out and judged together.
-    await endOfTurn()
     if (chunk === null || (seenBytes > 0 && !mayGoOn())) return { message: { state: 'ended' }, bytes }
     bytes = seenBytes === 0 ? chunk : Buffer.concat([bytes, chunk])
     const message = parse(bytes, seenBytes)

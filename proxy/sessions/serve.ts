@@ -1,6 +1,7 @@
 /** What happens on one accepted connection until it is a tunnel, is handed to the HTTP forwarder, or is refused. */
 import { sniff } from '../dialects/dialect.ts'
 import { MAX_CHALLENGES } from '../dialects/reply.ts'
+import { endOfTurn } from '../end-of-turn.ts'
 import type { Side } from '../relay/side.ts'
 import type { ClientInfo } from '../request.ts'
 import { refuseHttp, serveConnect } from './connect-session.ts'
@@ -24,6 +25,8 @@ export async function serveSide(context: SessionContext, side: Side, client: Cli
     }
     switch (message.dialect) {
       case 'connect': {
+        // Heads that came in together are made out and judged together. Not those of plain HTTP: who ends behind his request would get no answer.
+        await endOfTurn()
         const outcome = await serveConnect(context, side, client, bytes, challenges < MAX_CHALLENGES)
         if (outcome === 'over') return
         break

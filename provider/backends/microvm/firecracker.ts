@@ -1,6 +1,6 @@
 /** Machines of Firecracker, under its jailer: configured and started over its API, with no network, no metadata service and nothing else that is not used. */
 import { execFile } from 'node:child_process'
-import { constants, existsSync, statSync } from 'node:fs'
+import { constants, existsSync } from 'node:fs'
 import { access, realpath } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -10,6 +10,7 @@ import { findProgram } from './find-program.ts'
 import { createFirecrackerApi, type FirecrackerApi } from './firecracker-api.ts'
 import { TAP, VSOCK } from './guest-protocol.ts'
 import { kernelArguments } from './kernel-arguments.ts'
+import { kvmGroups } from './kvm-access.ts'
 import { launch, type Launched } from './launch.ts'
 import type { Engine, Machine, Place, Shape } from './machine.ts'
 import { FILE } from './machine-folder.ts'
@@ -84,7 +85,11 @@ export function createFirecrackerEngine(options: FirecrackerOptions): Engine {
         cwd: place.folder,
         joinFiles: unsafeNoJailer ? place.joinFiles : [],
         // The jailer becomes another user and enters the network by itself.
-        ...(unsafeNoJailer && { uid: place.uid, network: place.network, groups: groupsOf(kvmDevice) }),
+        ...(unsafeNoJailer && {
+          uid: place.uid,
+          network: place.network,
+          groups: kvmGroups(kvmDevice, place.uid) ?? [],
+        }),
       })
       await place.launched(launched)
       const socketPath = path.join(place.folder, API_SOCKET)
@@ -235,9 +240,4 @@ async function checkVersion(firecracker: string): Promise<void> {
 
 function hasCgroupVersion2(): boolean {
   return existsSync(path.join(CGROUP_ROOT, 'cgroup.controllers'))
-}
-
-function groupsOf(device: string): readonly number[] {
-  const { gid } = statSync(device)
-  return gid === 0 ? [] : [gid]
 }

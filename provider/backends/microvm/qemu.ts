@@ -2,13 +2,14 @@
  * Machines of QEMU: `microvm` with what a guest needs and no more. Without KVM the processor is emulated, which is slow and isolates by QEMU's own code alone.
  * The vsock device is a program of its own, vhost-device-vsock, with the protocol that Firecracker has built in.
  */
-import { accessSync, constants, readFileSync, statSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { lstat } from 'node:fs/promises'
 import path from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { findProgram } from './find-program.ts'
 import { TAP, VSOCK } from './guest-protocol.ts'
 import { kernelArguments } from './kernel-arguments.ts'
+import { kvmGroups } from './kvm-access.ts'
 import { launch, type Launched } from './launch.ts'
 import type { Engine, Place, Shape } from './machine.ts'
 import { FILE } from './machine-folder.ts'
@@ -63,11 +64,12 @@ export function createQemuEngine({ qemuBinary, vsockBinary }: QemuOptions): Engi
       })
       await place.launched(device)
       await deviceListens(path.join(place.folder, CONTROL), device, place.signal)
-      const accelerator = isUsable(KVM) ? 'kvm' : 'tcg'
+      const groups = kvmGroups(KVM, place.uid)
+      const accelerator = groups === undefined ? 'tcg' : 'kvm'
       const machine = await launch({
         command: [qemu, ...qemuArguments(shape, accelerator, place.network !== undefined)],
         ...whereOf(place),
-        groups: accelerator === 'kvm' ? [statSync(KVM).gid] : [],
+        groups: groups ?? [],
       })
       await place.launched(machine)
       // Time that stands still for the program stands still for its guest, which is told what time it is before it is used.
@@ -121,14 +123,5 @@ async function deviceListens(socket: string, device: Launched, signal: AbortSign
     if (device.hasExited() || Date.now() > untilMs)
       throw new MicrovmError('machine_ended', 'the vsock device of the microVM does not start')
     await delay(POLL_MS)
-  }
-}
-
-function isUsable(file: string): boolean {
-  try {
-    accessSync(file, constants.R_OK | constants.W_OK)
-    return true
-  } catch {
-    return false
   }
 }
