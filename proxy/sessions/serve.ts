@@ -25,7 +25,7 @@ export async function serveSide(context: SessionContext, side: Side, client: Cli
     }
     switch (message.dialect) {
       case 'connect': {
-        // Heads that came in together are made out and judged together. Not those of plain HTTP: who ends behind his request would get no answer.
+        // Heads that came in together are made out and judged together.
         await endOfTurn()
         const outcome = await serveConnect(context, side, client, bytes, challenges < MAX_CHALLENGES)
         if (outcome === 'over') return
