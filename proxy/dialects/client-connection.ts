@@ -40,6 +40,7 @@ export class ClientConnection {
   /** Nothing that comes after this is read as a request. */
   #ending = false
   #draining = false
+  #clientEnded = false
   #challenges = 0
   /** Something about this connection was written down. */
   #recorded = false
@@ -121,6 +122,12 @@ export class ClientConnection {
     else this.#socket.destroy()
   }
 
+  /** The client sends nothing more. It may have left: nothing goes out for it any more, and what went out ends. A refusal can still be said. */
+  clientEnded(): void {
+    this.#clientEnded = true
+    this.#exchange?.cut('client_closed')
+  }
+
   /** The socket is closed. Half a request is all that came of a connection without a line: a reset tells nobody else. */
   closed(): void {
     this.#ending = true
@@ -193,7 +200,7 @@ export class ClientConnection {
     const upstream = ownConnection(authorized, dialled)
     // Between requests nobody else listens; `node:http` hears of errors while one is on its way.
     upstream.socket.on('error', () => upstream.socket.destroy())
-    if (this.#socket.destroyed) upstream.socket.destroy()
+    if (this.#clientEnded || this.#socket.destroyed) upstream.socket.destroy()
     this.#upstream = upstream
     return { upstream, goingOut: { authorized, dialled: dialled.dialled, connectMs: dialled.connectMs } }
   }
@@ -207,8 +214,9 @@ export class ClientConnection {
     authorized: Authorized,
   ): Promise<void> {
     const { recordClose, onExchange, clock } = this.#deps
-    if (this.#socket.destroyed || this.#ending) {
+    if (this.#clientEnded || this.#socket.destroyed || this.#ending) {
       recordClose(request, authorized, { ...NOTHING_FLOWED, closeReason: 'client_closed', startedMs })
+      if (this.#clientEnded) this.#socket.destroy()
       return
     }
     let onOver: (() => void) | undefined

@@ -149,6 +149,7 @@ export function createForwarder(deps: ForwarderDeps): Forwarder {
     serve: (socket, client) => {
       const connection = new ClientConnection(socket, client, deps, agent)
       connections.set(socket, connection)
+      socket.once('end', () => connection.clientEnded())
       socket.once('close', () => {
         connections.delete(socket)
         connection.closed()
@@ -204,7 +205,7 @@ function createServer(deps: ForwarderDeps): http.Server {
   // Node drops what is past its limit without a word, so that a `Content-Length` could be missed. 32 KiB are limit enough.
   server.maxHeadersCount = 0
   server.timeout = deps.idleTimeoutMs ?? 300_000
-  // A client that ends behind its last request still gets the answer; `@types/node` does not know of it.
+  // Who ends behind his request hears of a refusal; what is on its way ends with him (`clientEnded`). `@types/node` does not know of it.
   Object.assign(server, { httpAllowHalfOpen: true })
   // Node starts the check of `headersTimeout` when a server begins to listen, which this one never does.
   server.emit('listening')

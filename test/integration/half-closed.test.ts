@@ -1,23 +1,21 @@
-/** A client that ends behind its request, as `printf … | nc` does, has asked, and is answered. */
+/** A client that ends behind its request, as `printf … | nc` does, is told what the gateway itself has to say, and keeps its tunnel. */
 import net from 'node:net'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type HttpSeen, type Origin, startEcho, startHttp } from '../origins/origins.ts'
+import { type Origin, startEcho } from '../origins/origins.ts'
 import { startTestGateway, type TestGateway } from './test-gateway.ts'
 
 const HOST = '127.66.0.10'
 let gateway: TestGateway
 let token: string
 let echo: Origin
-let http: Origin & { readonly requests: HttpSeen[] }
 
 beforeAll(async () => {
   echo = await startEcho(HOST)
-  http = await startHttp(HOST)
   gateway = await startTestGateway({
     policy: {
       ceiling: {
         kind: 'static',
-        allowedHosts: [`origin.example.test:${echo.port}`, `origin.example.test:${http.port}`],
+        allowedHosts: [`origin.example.test:${echo.port}`],
       },
     },
     network: { allowPrivate: ['127.66.0.0/24'], hosts: { 'origin.example.test': HOST } },
@@ -25,13 +23,13 @@ beforeAll(async () => {
   token = await gateway.token({
     egress: {
       kind: 'static',
-      allowedHosts: [`origin.example.test:${echo.port}`, `origin.example.test:${http.port}`],
+      allowedHosts: [`origin.example.test:${echo.port}`],
     },
   })
 })
 afterAll(async () => {
   await gateway.close()
-  await Promise.all([echo.close(), http.close()])
+  await echo.close()
 })
 
 /** What comes back for what is sent with the end right behind it. */
@@ -56,14 +54,6 @@ describe('a client that ends behind its request', () => {
   test.each(['/healthz', 'http://other.example.test/'])('is told why `GET %s` is refused', async (target) => {
     const answer = await answerTo(`GET ${target} HTTP/1.1\r\nHost: x\r\n${authorized()}\r\n`)
     expect(answer).toMatch(/^HTTP\/1\.1 40[03] /)
-  })
-
-  test('gets what it asked for by plain HTTP', async () => {
-    const url = `http://origin.example.test:${http.port}/`
-    const answer = await answerTo(
-      `GET ${url} HTTP/1.1\r\nHost: origin.example.test:${http.port}\r\n${authorized()}\r\n`,
-    )
-    expect(answer).toMatch(/^HTTP\/1\.1 200 /)
   })
 
   test('is told why a CONNECT is refused', async () => {

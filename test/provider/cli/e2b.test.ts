@@ -21,7 +21,7 @@ test('lists and reaps what another host made, page by page', async () => {
   const listed = await run(['sandbox', 'list', '--backend', 'e2b', '--json'], variables())
   const ids = (JSON.parse(listed.out) as { readonly id: string }[]).map(({ id }) => id)
   expect(ids.sort()).toEqual(made.map(({ id }) => id).sort())
-  const reaped = await run(['sandbox', 'reap', '--backend', 'e2b', '--older-than', '1s', '--json'], variables())
+  const reaped = await run(['sandbox', 'reap', '--backend', 'e2b', '--older-than', '1ms', '--json'], variables())
   expect((JSON.parse(reaped.out) as string[]).sort()).toEqual(ids)
   expect(bench.server.running()).toEqual([])
   for (const sandbox of made) await expect.poll(() => sandbox.status, { timeout: 30_000 }).toBe('destroyed')

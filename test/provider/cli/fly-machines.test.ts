@@ -22,7 +22,7 @@ describeNeeding(['root', 'bubblewrap', 'nftables', 'namespaces'], 'sallyport san
     const listed = await run(['sandbox', 'list', '--backend', 'fly-machines', '--json'], variables())
     expect(JSON.parse(listed.out)).toMatchObject([{ id: sandbox.id, backend: 'fly-machines', labels: { job: 'nightly' }, platform: { state: 'started', region: 'fra' } }]) // prettier-ignore
     expect((await run(['sandbox', 'reap', '--backend', 'fly-machines'], variables())).out).toBe('There was nothing to take away.') // prettier-ignore
-    const reaped = await run(['sandbox', 'reap', '--backend', 'fly-machines', '--older-than', '1s', '--json'], variables()) // prettier-ignore
+    const reaped = await run(['sandbox', 'reap', '--backend', 'fly-machines', '--older-than', '1ms', '--json'], variables()) // prettier-ignore
     expect(JSON.parse(reaped.out)).toEqual([sandbox.id])
     expect(bench.server.machines()).toEqual([])
     await expect.poll(() => sandbox.status, { timeout: 30_000 }).toBe('destroyed')

@@ -36,6 +36,8 @@ export class Harness {
   /** What every name resolves to, for the decision. */
   address = '127.0.0.1'
   dials = 0
+  /** Clients whose end or reset has come in. */
+  clientsLeft = 0
   released = 0
   admitted = 0
   writable = true
@@ -86,9 +88,16 @@ export class Harness {
     })
     this.#listener = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
       this.#clients.add(socket)
+      let left = false
+      const leave = (): void => {
+        if (!left) this.clientsLeft += 1
+        left = true
+        this.#wake()
+      }
+      socket.once('end', leave)
       socket.once('close', () => {
         this.#clients.delete(socket)
-        this.#wake()
+        leave()
       })
       this.forwarder.serve(socket, { address: '127.0.0.1', port: socket.remotePort ?? 0 })
     })

@@ -449,18 +449,33 @@ describe('a connection', () => {
     await harness.until(() => harness.closes.length === 1)
   })
 
-  test('that the client closes while its request is decided dials nothing that stays open', async () => {
+  test.each([
+    ['ends', (socket: net.Socket) => void socket.end()],
+    ['resets', (socket: net.Socket) => void socket.resetAndDestroy()],
+  ])('that the client %s while its request is decided dials nothing that stays open', async (_how, leave) => {
     const seen = await origin(replyWith(OK))
     const client = await harness.connect()
     harness.beforeAuthorize = async () => {
-      client.destroy()
-      await harness.until(() => harness.connections === 0)
+      leave(client.socket)
+      await harness.until(() => harness.clientsLeft === 1)
     }
     client.send(get())
     await harness.until(() => harness.closes.length === 1)
     expect(harness.closes[0]?.result).toMatchObject({ closeReason: 'client_closed', bytesIn: 0, bytesOut: 0 })
     expect(seen.got.join('')).toBe('')
-    await harness.until(() => harness.upstreams.size === 0)
+    await harness.until(() => harness.upstreams.size === 0 && harness.connections === 0)
+  })
+
+  test('that the client ends while its request is decided is told why it is refused', async () => {
+    const client = await harness.connect()
+    harness.beforeAuthorize = async () => {
+      client.socket.end()
+      await harness.until(() => harness.clientsLeft === 1)
+    }
+    client.send(get())
+    expect(await client.answer()).toMatchObject({ status: '403' })
+    expect(await client.rest()).toBe('')
+    await harness.until(() => harness.connections === 0)
   })
 
   test('can be cut from outside, both ways, and never looks whole', async () => {
