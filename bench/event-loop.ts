@@ -40,7 +40,9 @@ async function main(): Promise<void> {
   const program = path.join(import.meta.dirname, 'loop-gateway.ts')
   const idle = spawn(process.execPath, [program, '-', idleSocket], { stdio: 'inherit' })
   const keys = await startKeys()
-  console.log(['what', 'longest turn, processor ms', 'longest delay ms', 'of an idle process'].join('\t'))
+  console.log(
+    ['what', 'longest turn, processor ms', 'of it, collecting', 'longest delay ms', 'of an idle process'].join('\t'),
+  )
   try {
     await withGateway('api', { policy: { ceiling: { kind: 'allow-all' } } }, ofControlApi)
     const resolver = http
@@ -96,7 +98,9 @@ async function main(): Promise<void> {
       await new Promise((resolve) => setTimeout(resolve, 50))
       const [own, others] = await Promise.all([read(socket), read(idleSocket)])
       results.push({ what, gateway: own, idle: others })
-      console.log([what, own.turnCpuMs.toFixed(1), own.delayMs.toFixed(1), others.delayMs.toFixed(1)].join('\t'))
+      console.log(
+        [what, ...[own.turnCpuMs, own.turnGcMs, own.delayMs, others.delayMs].map((ms) => ms.toFixed(1))].join('\t'),
+      )
     }
     try {
       await new Promise((resolve) => setTimeout(resolve, 500))

@@ -3,7 +3,7 @@
  * else had a turn since the last one who did. Without a FILE (`-`) nothing but the watch runs: what the machine does to a process by itself.
  */
 import net from 'node:net'
-import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { monitorEventLoopDelay, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks'
 import { createGateway, loadConfig } from '../proxy/index.ts'
 
 /** What is told; all in milliseconds. */
@@ -12,6 +12,8 @@ export interface LoopReading {
   readonly delayMs: number
   /** The most processor time of this thread between two ticks of a clock of a millisecond: the longest turn, whatever else ran on the machine. */
   readonly turnCpuMs: number
+  /** Of that turn, by the clock: collecting garbage. */
+  readonly turnGcMs: number
 }
 
 const file = process.argv[2] ?? '-'
@@ -23,23 +25,33 @@ if (file !== '-') {
 }
 const delays = monitorEventLoopDelay({ resolution: 1 })
 delays.enable()
-let turnCpuMs = 0
-let before = cpuMs()
+let longest = { cpuMs: 0, from: 0, to: 0 }
+let before = { cpuMs: cpuMs(), at: performance.now() }
 setInterval(() => {
-  const now = cpuMs()
-  turnCpuMs = Math.max(turnCpuMs, now - before)
+  const now = { cpuMs: cpuMs(), at: performance.now() }
+  if (now.cpuMs - before.cpuMs > longest.cpuMs)
+    longest = { cpuMs: now.cpuMs - before.cpuMs, from: before.at, to: now.at }
   before = now
 }, 1)
+let collections: PerformanceEntry[] = []
+const observer = new PerformanceObserver((list) => collections.push(...list.getEntries()))
+observer.observe({ entryTypes: ['gc'] })
 net
   .createServer((socket) => {
-    const reading: LoopReading = { delayMs: delays.max / 1e6, turnCpuMs }
+    const reading: LoopReading = { delayMs: delays.max / 1e6, turnCpuMs: longest.cpuMs, turnGcMs: gcMs(longest) }
     socket.on('error', () => socket.destroy()).end(JSON.stringify(reading))
     delays.reset()
-    turnCpuMs = 0
+    longest = { cpuMs: 0, from: 0, to: 0 }
+    collections = []
   })
   .listen(process.argv[3])
 
 function cpuMs(): number {
   const { user, system } = process.threadCpuUsage()
   return (user + system) / 1000
+}
+
+function gcMs({ from, to }: { readonly from: number; readonly to: number }): number {
+  const within = collections.filter(({ startTime }) => startTime >= from && startTime <= to)
+  return within.reduce((sum, { duration }) => sum + duration, 0)
 }

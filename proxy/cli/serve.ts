@@ -170,7 +170,8 @@ async function welcome(terminal: Terminal, { config, file }: Loaded, listening: 
     terminal.out(`\nNo token was minted: ${file} has no issuer with \`stateKeys\`, or no port to connect to.`)
   else {
     const scheme = config.listen.tls === undefined ? 'http' : 'https'
-    const curl = `curl -i -x '${scheme}://dev:${minted.token}@${listenText(reachable(proxy))}'`
+    const tokenFile = join(config.state, 'token')
+    const curl = `curl -i -x "${scheme}://dev:$(cat '${tokenFile}')@${listenText(reachable(proxy))}"`
     const port = address?.port ?? 80
     const [allowed, refused] =
       demo === undefined
@@ -179,7 +180,7 @@ async function welcome(terminal: Terminal, { config, file }: Loaded, listening: 
     const { host } = new URL(refused)
     terminal.out(
       [
-        `  token   ${join(config.state, 'token')}, good until ${instant(minted.expiresAtMs)}`,
+        `  token   ${tokenFile}, good until ${instant(minted.expiresAtMs)}`,
         '',
         demo === undefined
           ? 'Let out:'

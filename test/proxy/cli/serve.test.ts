@@ -72,7 +72,7 @@ describe('the development set-up', () => {
   })
 
   test('the environment that the command line prints leads curl through', async () => {
-    const port = /@(127\.0\.0\.1:\d+)'/.exec(lines[0] ?? '')?.[1] ?? ''
+    const port = /@(127\.0\.0\.1:\d+)"/.exec(lines[0] ?? '')?.[1] ?? ''
     const { stdout } = await runBinary(['env', '--proxy', `http://${port}`, '--token-file', at('token')], {
       cwd: folder.path,
     })
@@ -121,8 +121,10 @@ describe('the development set-up', () => {
     expect(answer).toMatch(/HTTP\/1\.1 407 Token Revoked/)
   })
 
-  test('no token is in the log of the gateway', () => {
-    expect(serving.stderr()).not.toContain(readFileSync(at('token'), 'utf8').trim())
+  test('no token is in the log of the gateway, nor on its output', () => {
+    const token = readFileSync(at('token'), 'utf8').trim()
+    expect(serving.stderr()).not.toContain(token)
+    expect(serving.stdout()).not.toContain(token)
   })
 
   test('SIGTERM ends it in order, and the next start finds everything', async () => {
