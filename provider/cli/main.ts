@@ -1,18 +1,14 @@
 /** The whole command line: the gateway's own, and what sandboxes add to it. */
 import { type CommandLineExtension, main as runCommandLine } from '../../proxy/cli/main.ts'
 import type { Terminal } from '../../proxy/cli/terminal.ts'
-import { addMcpCommand } from './commands/mcp.ts'
-import { addMicrovmCommands } from './commands/microvm.ts'
-import { addRunCommand } from './commands/run.ts'
-import { addSandboxCommands } from './commands/sandbox.ts'
 
 /** What sandboxes add. */
 export const SANDBOX_COMMANDS: CommandLineExtension = {
-  addCommands: (host) => {
-    addRunCommand(host)
-    addSandboxCommands(host)
-    addMicrovmCommands(host)
-    addMcpCommand(host)
+  commands: {
+    run: async () => (await import('./commands/run.ts')).addRunCommand,
+    sandbox: async () => (await import('./commands/sandbox.ts')).addSandboxCommands,
+    microvm: async () => (await import('./commands/microvm.ts')).addMicrovmCommands,
+    mcp: async () => (await import('./commands/mcp.ts')).addMcpCommand,
   },
   examine: async (environment) => (await import('./doctor-backends.ts')).examineBackends(environment),
 }

@@ -11,7 +11,7 @@ const terminal = {
   readInput: () => Promise.resolve(''),
   signal: new AbortController().signal,
 }
-const program = createProgram(terminal, () => undefined, SANDBOX_COMMANDS)
+const program = await createProgram(terminal, () => undefined, SANDBOX_COMMANDS)
 const added = ['run', 'sandbox', 'microvm', 'mcp'].map((name) =>
   program.commands.find((command) => command.name() === name),
 )

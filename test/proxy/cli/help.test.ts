@@ -19,7 +19,7 @@ const terminal = {
   readInput: () => Promise.resolve(''),
   signal: new AbortController().signal,
 }
-const all = commands(createProgram(terminal, () => undefined))
+const all = commands(await createProgram(terminal, () => undefined))
 
 test('there are the commands that the documentation names', () => {
   const names = all.map((command) =>
