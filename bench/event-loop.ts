@@ -1,5 +1,6 @@
 /**
- * How long may a connection wait because the gateway is at something else? `node bench/event-loop.ts [--only WORDS] [--core 1] [--json FILE]`
+ * How long may a connection wait because the gateway is at something else? `node bench/event-loop.ts [--of api|resolver|files|keys|flood] [--only WORDS] [--core 1]
+ * [--json FILE]`
  * Does to a gateway what is large or much, and prints the longest turn of its event loop for each: its processor time, which the machine's other load does not
  * change, and the delay by the clock beside that of an idle process on the same core at the same time. Needs Linux, bash and taskset. Ends with 1 when
  * a turn took more than 20 ms of processor time.
@@ -26,7 +27,12 @@ const FLOOD_SECONDS = 3
 const FLOOD_AT_A_TIME = 200
 
 const { values } = parseArgs({
-  options: { only: { type: 'string', default: '' }, core: { type: 'string', default: '1' }, json: { type: 'string' } },
+  options: {
+    of: { type: 'string' },
+    only: { type: 'string', default: '' },
+    core: { type: 'string', default: '1' },
+    json: { type: 'string' },
+  },
 })
 const core = Number(values.core)
 const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'sallyport-loop-'))
@@ -81,6 +87,7 @@ async function main(): Promise<void> {
     document: Parameters<typeof startBenchGateway>[1],
     work: (gateway: BenchGateway, measure: Measure) => Promise<void>,
   ): Promise<void> {
+    if (values.of !== undefined && values.of !== name) return
     const socket = path.join(folder, `${name}.loop`)
     const common = {
       network: { allowPrivate: ['127.0.0.0/8'] },

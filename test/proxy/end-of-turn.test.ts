@@ -23,3 +23,18 @@ it('goes on with all who asked, in their order, before anything that was put off
   await Promise.all([...all, later])
   expect(seen).toEqual(['put off before', 'one', 'two', 'three', 'put off later'])
 })
+
+it('gives many who ask in one turn several turns, in their order, and leaves room for others in between', async () => {
+  const seen: (number | 'other')[] = []
+  const all = Array.from({ length: 100 }, (_, index) => endOfTurn().then(() => void seen.push(index)))
+  const others = (async () => {
+    for (let turn = 0; turn < 3; turn++) {
+      await new Promise((resolve) => setImmediate(resolve))
+      seen.push('other')
+    }
+  })()
+  await Promise.all([...all, others])
+  expect(seen.filter((each) => each !== 'other')).toEqual(Array.from({ length: 100 }, (_, index) => index))
+  const [first, second, third] = seen.flatMap((each, at) => (each === 'other' ? [at] : []))
+  expect([first, second, third]).toEqual([32, 65, 98])
+})
