@@ -2,7 +2,7 @@
 import { setImmediate } from 'node:timers/promises'
 
 /** How long work goes on before connections have their turn. */
-const SLICE_MS = 5
+const SLICE_MS = 2
 
 /** Steps of the policies, or such that also wait: for each promise that they yield, which must not reject. */
 export type Waits<T> = Generator<Promise<void> | undefined, T, undefined>
