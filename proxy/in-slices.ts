@@ -19,3 +19,14 @@ export async function inSlices<T>(steps: Waits<T>): Promise<T> {
     await setImmediate()
   }
 }
+
+/** Gives the pieces one after the other, and lets everybody else go on in between, however fast they are taken. */
+export async function* piecesInSlices<T>(pieces: Iterable<T>): AsyncGenerator<T, void, undefined> {
+  let untilMs = performance.now() + SLICE_MS
+  for (const piece of pieces) {
+    yield piece
+    if (performance.now() < untilMs) continue
+    await setImmediate()
+    untilMs = performance.now() + SLICE_MS
+  }
+}

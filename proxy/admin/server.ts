@@ -6,6 +6,7 @@ import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { SallyportError } from '../../policies/error.ts'
 import { jsonPieces } from '../../policies/json-steps.ts'
 import { listenText, type ListenAddress } from '../config/values.ts'
+import { piecesInSlices } from '../in-slices.ts'
 import { removeStale } from '../relay/listen-unix.ts'
 import type { TlsMaterial } from '../relay/listen.ts'
 import { type Access, requireScope } from './access.ts'
@@ -211,7 +212,7 @@ function jsonBody(answer: unknown): string | Readable {
     yield begin
     yield* pieces
   })()
-  return Readable.from(all, { highWaterMark: 1 })
+  return Readable.from(piecesInSlices(all), { highWaterMark: 1 })
 }
 
 const AT_ONCE_CHARACTERS = 64 * 1024

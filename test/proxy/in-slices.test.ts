@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import { createPolicySource } from '../../proxy/policy/policy-source.ts'
-import { inSlices } from '../../proxy/in-slices.ts'
+import { inSlices, piecesInSlices } from '../../proxy/in-slices.ts'
 
 test('long work leaves turns to others, and gives its result', async () => {
   let turns = 0
@@ -16,7 +16,7 @@ test('long work leaves turns to others, and gives its result', async () => {
   isOver = true
   source.close()
   expect(checked.ok && checked.value.layer).toMatchObject({ kind: 'static', allowedHosts })
-  // At five milliseconds a slice: as a whole it takes a hundred and more on any machine.
+  // At two milliseconds a slice: as a whole it takes a hundred and more on any machine.
   expect(turns).toBeGreaterThan(10)
 })
 
@@ -26,4 +26,26 @@ test('what the work throws is what waits for it gets', async () => {
     throw new RangeError('no further')
   }
   await expect(inSlices(failing())).rejects.toThrow(new RangeError('no further'))
+})
+
+test('pieces come in their order, and whoever takes them all at once leaves turns to others', async () => {
+  let turns = 0
+  let isOver = false
+  const count = () => {
+    turns++
+    if (!isOver) setImmediate(count)
+  }
+  setImmediate(count)
+  function* slow() {
+    for (let piece = 0; piece < 20; piece++) {
+      const untilMs = performance.now() + 3
+      while (performance.now() < untilMs);
+      yield piece
+    }
+  }
+  const taken: number[] = []
+  for await (const piece of piecesInSlices(slow())) taken.push(piece)
+  isOver = true
+  expect(taken).toEqual(Array.from({ length: 20 }, (_, piece) => piece))
+  expect(turns).toBeGreaterThan(10)
 })
