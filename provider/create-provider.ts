@@ -10,6 +10,7 @@ import { controlledEgress } from './egress/controlled.ts'
 import type { Egress } from './egress/egress.ts'
 import { embeddedEgress } from './egress/embedded.ts'
 import { remoteEgress } from './egress/remote.ts'
+import { checkKnown, type KnownOptions } from './known-options.ts'
 import { knownSandboxes } from './known-sandboxes.ts'
 import { checkLabels } from './labels.ts'
 import { liveSandbox } from './live-sandbox.ts'
@@ -34,6 +35,7 @@ import { selectBackend } from './select-backend.ts'
  * can't have here; ConfigError, TypeError or SallyportError for options that can't be used
  */
 export function createSandboxProvider(options: SandboxProviderOptions): SandboxProvider {
+  checkKnown('a provider', options, PROVIDER_OPTIONS)
   const runtimeRoot = checkRuntimeRoot(options.runtimeRoot ?? defaultRuntimeRoot())
   const { backend, unsafeUnenforced } = selectBackend(options.backend, runtimeRoot)
   const defaultEgress = options.defaultEgress ?? { kind: 'deny-all' }
@@ -160,11 +162,28 @@ function egressOf({ gateway = {} }: SandboxProviderOptions, runtimeRoot: string)
   return 'admin' in gateway ? controlledEgress(gateway) : embeddedEgress(runtimeRoot, gateway)
 }
 
-/** @throws SandboxError `SALLYPORT_SANDBOX_NOT_SUPPORTED` for a limit that the backend does not keep; TypeError for one that is none */
-function checkOptions(
-  { name, capabilities }: Backend,
-  { timeoutMs, memoryLimitMb, maxProcesses, labels = {} }: CreateSandboxOptions,
-): void {
+const PROVIDER_OPTIONS: KnownOptions<SandboxProviderOptions> = {
+  backend: true,
+  gateway: true,
+  defaultEgress: true,
+  runtimeRoot: true,
+  spares: true,
+}
+const CREATE_OPTIONS: KnownOptions<CreateSandboxOptions> = {
+  egress: true,
+  tenant: true,
+  env: true,
+  timeoutMs: true,
+  memoryLimitMb: true,
+  maxProcesses: true,
+  labels: true,
+  signal: true,
+}
+
+/** @throws SandboxError `SALLYPORT_SANDBOX_NOT_SUPPORTED` for a limit that the backend does not keep; TypeError for what is none */
+function checkOptions({ name, capabilities }: Backend, options: CreateSandboxOptions): void {
+  checkKnown('a sandbox', options, CREATE_OPTIONS)
+  const { timeoutMs, memoryLimitMb, maxProcesses, labels = {} } = options
   const limits = [
     ['timeoutMs', timeoutMs, capabilities.timeToLive],
     ['memoryLimitMb', memoryLimitMb, capabilities.memoryLimit],

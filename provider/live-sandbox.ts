@@ -3,6 +3,7 @@ import type { EgressPolicy } from '../policies/index.ts'
 import type { StartedSandbox } from './backend.ts'
 import { copyIn, copyOut } from './copy-files.ts'
 import type { EgressLink } from './egress/egress.ts'
+import { checkKnown, type KnownOptions } from './known-options.ts'
 import { liveProcess } from './live-process.ts'
 import type { Sandbox, SandboxEnvironment, SandboxExecOptions, SandboxStatus } from './sandbox.ts'
 import { SandboxError } from './sandbox-error.ts'
@@ -54,6 +55,13 @@ export function liveSandbox(parts: LiveParts): Sandbox {
     }
   }
 
+  const about = <T>(path: string | undefined, action: () => Promise<T>): Promise<T> =>
+    alive(() =>
+      action().catch((error: unknown) => {
+        throw naming(path, error)
+      }),
+    )
+
   const takeAway = async (): Promise<void> => {
     // First of all, and not behind anything that may hang: from here on nothing gets out.
     const closed = link.close()
@@ -87,10 +95,12 @@ export function liveSandbox(parts: LiveParts): Sandbox {
     environment: parts.environment,
     exec: async (command, argv, options = {}) => {
       const { stdin, onOutput, signal } = options
+      checkKnown('a command', options, EXEC_OPTIONS)
       const asked = commandOf(command, argv, options)
       return busy(() => client.execute(asked, { stdin, onOutput, signal }))
     },
     spawn: async (command, argv, options = {}) => {
+      checkKnown('a background process', options, SPAWN_OPTIONS)
       const asked = commandOf(command, argv, options)
       return alive(async () => {
         const process = liveProcess(client, await client.spawn(asked), alive)
@@ -105,17 +115,21 @@ export function liveSandbox(parts: LiveParts): Sandbox {
         if (await client.hasProcess(processId)) return liveProcess(client, processId, alive)
         throw new SandboxError('SALLYPORT_SANDBOX_NOT_FOUND', `there is no process \`${processId}\` in \`${id}\``)
       }),
-    writeFile: (path, content) => alive(() => client.writeFile(path, content)),
-    readFile: (path) => alive(() => client.readFile(path)),
+    writeFile: (path, content) => about(path, () => client.writeFile(path, content)),
+    readFile: (path) => about(path, () => client.readFile(path)),
     readFileStream: async function* (path) {
       if (destroying !== undefined) throw destroyed(id)
-      yield* client.readFileStream(path)
+      try {
+        yield* client.readFileStream(path)
+      } catch (error) {
+        throw naming(path, error)
+      }
     },
-    listFiles: (path) => alive(() => client.listFiles(path)),
-    stat: (path) => alive(() => client.stat(path)),
-    mkdir: (path) => alive(() => client.mkdir(path)),
-    remove: (path) => alive(() => client.remove(path)),
-    move: (from, to) => alive(() => client.move(from, to)),
+    listFiles: (path) => about(path, () => client.listFiles(path)),
+    stat: (path) => about(path, () => client.stat(path)),
+    mkdir: (path) => about(path, () => client.mkdir(path)),
+    remove: (path) => about(path, () => client.remove(path)),
+    move: (from, to) => about(from, () => client.move(from, to)),
     copyIn: (hostPath, path) => alive(() => copyIn(client, hostPath, path)),
     copyOut: (path, hostPath) => alive(() => copyOut(client, path, hostPath)),
     setEgress: (policy) =>
@@ -129,12 +143,24 @@ export function liveSandbox(parts: LiveParts): Sandbox {
   }
 }
 
+const FILE_FAILED = 'SALLYPORT_SANDBOX_FILE_FAILED'
+const MAX_SHOWN_PATH = 200
+
+type SpawnOptions = Omit<SandboxExecOptions, 'signal' | 'onOutput'>
+
+const SPAWN_OPTIONS: KnownOptions<SpawnOptions> = {
+  cwd: true,
+  env: true,
+  timeout: true,
+  stdin: true,
+  maxOutputBytes: true,
+}
+const EXEC_OPTIONS: KnownOptions<SandboxExecOptions> = { ...SPAWN_OPTIONS, signal: true, onOutput: true }
+
 /** @throws TypeError for what can't be asked for */
-function commandOf(
-  command: string,
-  args: readonly string[] | undefined,
-  options: Omit<SandboxExecOptions, 'signal' | 'onOutput'>,
-): WorkerCommand {
+function commandOf(command: string, args: readonly string[] | undefined, options: SpawnOptions): WorkerCommand {
+  if (args !== undefined && !Array.isArray(args))
+    throw new TypeError('the second argument is the list of the command’s own arguments; options come third')
   const { cwd, env, timeout, maxOutputBytes } = options
   if (timeout !== undefined && !(Number.isSafeInteger(timeout) && timeout >= 1)) {
     throw new TypeError('`timeout` is a whole number of milliseconds, 1 or more; leave it out for none')
@@ -143,6 +169,15 @@ function commandOf(
     throw new TypeError('`maxOutputBytes` is a whole number, 0 or more')
   }
   return { command, args, cwd, env, timeoutMs: timeout, maxOutputBytes }
+}
+
+/** A fault of a file says which. */
+function naming(path: string | undefined, error: unknown): unknown {
+  const isOfFile = error instanceof SandboxError && error.code === FILE_FAILED
+  if (!isOfFile || typeof path !== 'string') return error
+  const shown = path.slice(0, MAX_SHOWN_PATH).replaceAll(/[\p{C}`]/gu, '?')
+  const { message, cause, outcome } = error
+  return new SandboxError(FILE_FAILED, `\`${shown}\`: ${message}`, { cause, outcome })
 }
 
 function destroyed(id: string, cause?: unknown): SandboxError {

@@ -1,0 +1,76 @@
+/** What a caller gets wrong is said, and said clearly: a limit that is misspelt must not be no limit. */
+import fs from 'node:fs'
+import os from 'node:os'
+import path from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createSandboxProvider, type Sandbox, type SandboxProvider } from '../../provider/index.ts'
+
+const gateway = { machineSets: { sets: { npm: [], apt: [] }, notes: [] } }
+const backend = { tier: 'passthrough' } as const
+const defaultEgress = { kind: 'allow-all' } as const
+let root: string
+let provider: SandboxProvider
+let sandbox: Sandbox
+
+beforeAll(async () => {
+  root = fs.mkdtempSync(path.join(os.tmpdir(), 'sp-'))
+  provider = createSandboxProvider({ backend, defaultEgress, runtimeRoot: root, gateway })
+  sandbox = await provider.create()
+})
+afterAll(async () => {
+  await provider[Symbol.asyncDispose]()
+  fs.rmSync(root, { recursive: true, force: true })
+})
+
+test.each<[string, () => unknown, RegExp]>([
+  [
+    'a provider',
+    () => createSandboxProvider({ backend, defaultEgres: { kind: 'deny-all' } } as never),
+    /`defaultEgres` is no option of a provider/,
+  ],
+  [
+    'a sandbox',
+    () => provider.create({ memoryLimitMB: 128 } as never),
+    /`memoryLimitMB` is no option of a sandbox; there are .*`memoryLimitMb`/,
+  ],
+  ['a command', () => sandbox.exec('true', [], { timeoutMs: 5 } as never), /`timeoutMs` is no option.*`timeout`/],
+  [
+    'a background process',
+    () => sandbox.spawn('true', [], { signal: AbortSignal.abort() } as never),
+    /`signal` is no option of a background process/,
+  ],
+  [
+    'a command, in the place of its arguments',
+    () => sandbox.exec('true', { timeout: 5 } as never),
+    /options come third/,
+  ],
+])('an option that %s has not is refused by name', async (_what, act, message) => {
+  const attempt = Promise.resolve().then(act)
+  await expect(attempt).rejects.toThrow(message)
+  await expect(attempt).rejects.toBeInstanceOf(TypeError)
+})
+
+test('what is left undefined is no option', async () => {
+  expect(await sandbox.exec('true', [], { timeoutMs: undefined } as never)).toMatchObject({ exitCode: 0 })
+})
+
+const OUTSIDE = 'the path leads out of the folders of this sandbox'
+const MISSING = 'no such file or folder'
+test.each<[string, (file: string) => unknown, string, string]>([
+  ['readFile', (file) => sandbox.readFile(file), 'nothing', MISSING],
+  ['readFileStream', (file) => sandbox.readFileStream(file)[Symbol.asyncIterator]().next(), 'nothing', MISSING],
+  ['writeFile', (file) => sandbox.writeFile(file, ''), '/usr/x', OUTSIDE],
+  ['mkdir', (file) => sandbox.mkdir(file), '/usr/x', OUTSIDE],
+  ['remove', (file) => sandbox.remove(file), '/usr/bin', OUTSIDE],
+  ['move', (file) => sandbox.move(file, 'there'), 'nothing', MISSING],
+])('a fault of %s names the file', async (_method, act, file, reason) => {
+  await expect(act(file)).rejects.toMatchObject({
+    code: 'SALLYPORT_SANDBOX_FILE_FAILED',
+    message: `\`${file}\`: ${reason}`,
+  })
+})
+
+test('a name can not write a line of its own into a fault', async () => {
+  const failing = sandbox.readFile('a\n\u001b[2Jb`c')
+  await expect(failing).rejects.toMatchObject({ message: '`a??[2Jb?c`: no such file or folder' })
+})
