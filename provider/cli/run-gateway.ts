@@ -102,6 +102,5 @@ function checkPolicy(policy: SandboxRequest['policy'], sets: Readonly<Record<str
   const known = parseSets(sets)
   const read = parsePolicy(policy, { from: 'file', ...(known.ok && { sets: known.value }) })
   if (read.ok) return
-  const faults = read.faults.map(({ message, hint }) => (hint === undefined ? message : `${message}: ${hint}`))
-  throw new UsageError(`this can not be allowed: ${faults.join('; ')}`)
+  throw new UsageError(`this can not be allowed: ${read.faults.map(({ message }) => message).join('; ')}`)
 }
