@@ -8,6 +8,7 @@ import { createPassthroughBackend } from './backends/passthrough.ts'
 import { createProcessBackend } from './backends/process.ts'
 import { createRunscBackend } from './backends/runsc.ts'
 import { createSelfHostedBackend } from './backends/self-hosted.ts'
+import { checkBackendConfig } from './backend-options.ts'
 import type { BackendConfig } from './provider-options.ts'
 
 /** A backend, and whether its caller puts up with policies that nothing enforces. */
@@ -18,7 +19,12 @@ export interface SelectedBackend {
 
 /** @throws SandboxError of the backend; TypeError for none of them */
 export function selectBackend(config: BackendConfig | Backend, runtimeRoot: string): SelectedBackend {
+  const given: unknown = config
+  if (typeof given !== 'object' || given === null)
+    throw new TypeError("`backend` says how sandboxes are made, such as `{ tier: 'process' }`")
   if ('start' in config) return { backend: config, unsafeUnenforced: false }
+  checkChoice(config)
+  checkBackendConfig(config)
   if (config.tier === 'passthrough') {
     const { tier: _tier, unsafeUnenforced = false, ...options } = config
     return { backend: createPassthroughBackend({ ...options, runtimeRoot }), unsafeUnenforced }
@@ -26,12 +32,26 @@ export function selectBackend(config: BackendConfig | Backend, runtimeRoot: stri
   return { backend: enforcing(config, runtimeRoot), unsafeUnenforced: false }
 }
 
+/** Whoever writes no TypeScript may say anything. */
+function checkChoice(config: BackendConfig): void {
+  const { tier } = config
+  if (!['process', 'container', 'microvm', 'passthrough'].includes(tier))
+    throw new TypeError(
+      `\`${tier}\` is no tier of sandboxes: \`process\`, \`container\`, \`microvm\` or \`passthrough\``,
+    )
+  if (tier === 'container' && !['docker', 'runsc', 'aci-standby-pool'].includes(config.runtime))
+    throw new TypeError(
+      `\`${config.runtime}\` is no runtime of containers: \`docker\`, \`runsc\` or \`aci-standby-pool\``,
+    )
+  if (tier === 'microvm' && !['self-hosted', 'e2b', 'fly-machines'].includes(config.service))
+    throw new TypeError(`\`${config.service}\` is no service of microVMs: \`self-hosted\`, \`e2b\` or \`fly-machines\``)
+}
+
 function enforcing(config: Exclude<BackendConfig, { readonly tier: 'passthrough' }>, runtimeRoot: string): Backend {
   if (config.tier === 'process') {
     const { tier: _tier, ...options } = config
     return createProcessBackend({ ...options, runtimeRoot })
   }
-  // Whoever writes no TypeScript may say anything.
   if (config.tier === 'microvm') {
     if (config.service === 'fly-machines') {
       const { tier: _tier, service: _service, ...options } = config
@@ -41,17 +61,9 @@ function enforcing(config: Exclude<BackendConfig, { readonly tier: 'passthrough'
       const { tier: _tier, service: _service, ...options } = config
       return createE2bBackend(options)
     }
-    if ((config.service as string) !== 'self-hosted')
-      throw new TypeError(
-        `\`${config.service}\` is no service of microVMs: \`self-hosted\`, \`e2b\` or \`fly-machines\``,
-      )
     const { tier: _tier, service: _service, ...options } = config
     return createSelfHostedBackend({ ...options, runtimeRoot })
   }
-  if ((config.tier as string) !== 'container')
-    throw new TypeError(
-      `\`${config.tier}\` is no tier of sandboxes: \`process\`, \`container\`, \`microvm\` or \`passthrough\``,
-    )
   if (config.runtime === 'docker') {
     const { tier: _tier, runtime: _runtime, ...options } = config
     return createDockerBackend(options)
@@ -60,10 +72,6 @@ function enforcing(config: Exclude<BackendConfig, { readonly tier: 'passthrough'
     const { tier: _tier, runtime: _runtime, ...options } = config
     return createAciStandbyPoolBackend(options)
   }
-  if ((config.runtime as string) !== 'runsc')
-    throw new TypeError(
-      `\`${config.runtime}\` is no runtime of containers: \`docker\`, \`runsc\` or \`aci-standby-pool\``,
-    )
   const { tier: _tier, runtime: _runtime, ...options } = config
   return createRunscBackend(options)
 }

@@ -29,6 +29,11 @@ test.each<[string, () => unknown, RegExp]>([
     /`defaultEgres` is no option of a provider/,
   ],
   [
+    'a backend',
+    () => createSandboxProvider({ backend: { ...backend, workingfolder: '/tmp' } as never }),
+    /`workingfolder` is no option of the backend `passthrough`; there are .*`workingFolder`/,
+  ],
+  [
     'a sandbox',
     () => provider.create({ memoryLimitMB: 128 } as never),
     /`memoryLimitMB` is no option of a sandbox; there are .*`memoryLimitMb`/,
@@ -48,6 +53,15 @@ test.each<[string, () => unknown, RegExp]>([
   const attempt = Promise.resolve().then(act)
   await expect(attempt).rejects.toThrow(message)
   await expect(attempt).rejects.toBeInstanceOf(TypeError)
+})
+
+test.each<[string, object, RegExp]>([
+  ['none', {}, /`backend` says how sandboxes are made/],
+  ['a tier', { backend: { tier: 'docker' } }, /`docker` is no tier of sandboxes/],
+  ['a runtime', { backend: { tier: 'container', runtime: 'podman' } }, /`podman` is no runtime of containers/],
+  ['a service', { backend: { tier: 'microvm', service: 'aws' } }, /`aws` is no service of microVMs/],
+])('a backend that there is not is refused: %s', (_what, options, message) => {
+  expect(() => createSandboxProvider(options as never)).toThrow(message)
 })
 
 test('what is left undefined is no option', async () => {
