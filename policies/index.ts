@@ -31,6 +31,7 @@ export { jsonPieces, jsonSteps } from './json-steps.ts'
 export type { Layer, LayerName, LayerReason } from './layer.ts'
 export { faulty, parsed, quoted, type Checked, type Fault, type LocatedFault, type Parsed } from './parsed.ts'
 export {
+  checkPolicyShape,
   compileDeniedHosts,
   compilePolicy,
   compilePolicySteps,

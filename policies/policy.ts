@@ -1,6 +1,7 @@
 /** What is a policy? Read from data with every fault at once, and compiled into what decisions look up. */
 import { z } from 'zod'
 import { parseEntry, type Entry, type EntryContext, type EntrySets, type HostEntry } from './entry.ts'
+import { SallyportError } from './error.ts'
 import { HostTable } from './host-table.ts'
 import { jsonSteps } from './json-steps.ts'
 import { faulty, quoted, type Checked, type LocatedFault } from './parsed.ts'
@@ -89,6 +90,29 @@ export const layerPolicySchema = z.discriminatedUnion('kind', [
   shapes.static.extend(mode),
   shapes.named.extend(mode),
 ])
+
+const hostPolicySchema = z.discriminatedUnion('kind', [
+  shapes.denyAll,
+  shapes.allowAll,
+  shapes.static,
+  shapes.named,
+  z.strictObject({
+    kind: z.literal('resolver'),
+    resolve: z.custom((value) => typeof value === 'function', 'is a function that gives a list of entries'),
+  }),
+])
+
+/**
+ * Looks at the shape of a policy that a program gives, whose author may write no TypeScript; its entries are not read.
+ * @throws SallyportError `SALLYPORT_POLICY_INVALID` with every fault
+ */
+export function checkPolicyShape(policy: unknown): asserts policy is EgressPolicy {
+  const shape = hostPolicySchema.safeParse(policy)
+  if (shape.success) return
+  const faults = shapeFaults(shape.error, 'policy_shape', '`deny-all`, `allow-all`, `static`, `named` or `resolver`')
+  const texts = faults.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`))
+  throw new SallyportError('SALLYPORT_POLICY_INVALID', `the policy can not be used: ${texts.join('; ')}`)
+}
 
 /** Reads and compiles a policy from unknown data, with every fault and where it is. */
 export function parsePolicy(input: unknown, context: EntryContext): Checked<CompiledPolicy> {

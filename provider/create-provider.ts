@@ -1,6 +1,6 @@
 /** Makes a provider: a backend, a gateway and the sandboxes of this process. */
 import { randomBytes } from 'node:crypto'
-import type { EgressPolicy } from '../policies/index.ts'
+import { checkPolicyShape, type EgressPolicy } from '../policies/index.ts'
 import type { Gateway } from '../proxy/index.ts'
 import { type Backend, credentialOf } from './backend.ts'
 import { createSandbox, type MadeSandbox, type Workshop } from './create-sandbox.ts'
@@ -38,8 +38,9 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
   checkKnown('a provider', options, PROVIDER_OPTIONS)
   const runtimeRoot = checkRuntimeRoot(options.runtimeRoot ?? defaultRuntimeRoot())
   const { backend, unsafeUnenforced } = selectBackend(options.backend, runtimeRoot)
-  const defaultEgress = options.defaultEgress ?? { kind: 'deny-all' }
-  const checkPolicy = (policy: EgressPolicy): void => {
+  const { defaultEgress = { kind: 'deny-all' } } = options
+  const checkPolicy: (policy: unknown) => asserts policy is EgressPolicy = (policy) => {
+    checkPolicyShape(policy)
     if (backend.capabilities.enforcement === 'none' && policy.kind !== 'allow-all' && !unsafeUnenforced)
       throw unenforced(backend, policy)
   }
@@ -114,7 +115,7 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
     capabilities: backend.capabilities,
     create: async (asked = {}) => {
       open()
-      const policy = asked.egress ?? defaultEgress
+      const { egress: policy = defaultEgress } = asked
       checkPolicy(policy)
       checkOptions(backend, asked)
       return during(

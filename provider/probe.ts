@@ -26,6 +26,7 @@ const STOPPED = new Set([
 /** And how one fails that a filter stops on its way. */
 const FILTERED = new Set([...STOPPED, 'ECONNREFUSED', 'ECONNRESET', 'timeout', 'ETIMEDOUT'])
 const DIRECT_TIMEOUT_MS = 500
+const NOT_OF_A_POLICY = new Set([407, 502, 504])
 
 /** What a worker without a route is to look for. It may do so at its start. */
 export function probeFor({ enforcement }: SandboxCapabilities): WorkerProbe {
@@ -83,8 +84,8 @@ function faultIn(report: WorkerProbeReport, probe: WorkerProbe, closed: Readonly
       'SALLYPORT_SANDBOX_CREATE_FAILED',
       `the gateway does not answer inside the sandbox: ${gateway.error}`,
     )
-  // Anything but a policy's answer means that the gateway does not know who asks.
-  if (gateway.status === 407 || gateway.reason === undefined) {
+  // Anything but a policy's answer means that the gateway does not know who asks, or that somebody on the way to it did not get there.
+  if (NOT_OF_A_POLICY.has(gateway.status) || gateway.reason === undefined) {
     return new SandboxError(
       'SALLYPORT_SANDBOX_CREATE_FAILED',
       `the gateway does not serve the sandbox: ${gateway.status} ${gateway.reason ?? 'without a reason'}`,

@@ -1,5 +1,6 @@
 /** Which layers apply to an identity: the operator's ceiling, the tenant's policy, the token's claim. Decides nothing itself. */
 import {
+  checkPolicyShape,
   finish,
   SallyportError,
   type Checked,
@@ -175,6 +176,7 @@ export function createPolicySource(options: PolicySourceOptions): PolicySource {
       return Promise.all(found.map((one) => Promise.resolve(one))).then(build)
     },
     define: (name, policy) => {
+      checkPolicyShape(policy)
       const cell = policy.kind === 'named' ? namedCell(policy.name) : compiledCell(policy)
       const former = defined.get(name)
       defined.set(name, cell)

@@ -64,6 +64,28 @@ test.each<[string, object, RegExp]>([
   expect(() => createSandboxProvider(options as never)).toThrow(message)
 })
 
+const BAD_POLICIES: readonly [string, unknown, RegExp][] = [
+  ['a kind', { kind: 'Allow-All' }, /expected `deny-all`, `allow-all`, `static`, `named` or `resolver`/],
+  ['a text', 'allow-all', /expected object/],
+  ['null', null, /expected object/],
+  ['no list', { kind: 'static' }, /allowedHosts: is required/],
+  ['a text for a list', { kind: 'static', allowedHosts: 'a.example' }, /allowedHosts: expected array/],
+  ['a misspelt list', { kind: 'static', allowedHosts: [], denyHosts: ['a.example'] }, /denyHosts: unknown key/],
+  ['no function', { kind: 'resolver' }, /resolve: is a function/],
+  ['no name', { kind: 'named' }, /name: is required/],
+]
+test.each(BAD_POLICIES)(
+  'a policy that is none is refused at once, and changes nothing: %s',
+  async (_what, policy, message) => {
+    const refused = { code: 'SALLYPORT_POLICY_INVALID', message: expect.stringMatching(message) as string }
+    const wrong = { backend, runtimeRoot: root, gateway, defaultEgress: policy } as never
+    expect(() => createSandboxProvider(wrong)).toThrow(expect.objectContaining(refused) as Error)
+    await expect(provider.create({ egress: policy } as never)).rejects.toMatchObject(refused)
+    await expect(sandbox.setEgress(policy as never)).rejects.toMatchObject(refused)
+    expect(await provider.list()).toHaveLength(1)
+  },
+)
+
 test('what is left undefined is no option', async () => {
   expect(await sandbox.exec('true', [], { timeoutMs: undefined } as never)).toMatchObject({ exitCode: 0 })
 })
