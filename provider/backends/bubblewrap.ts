@@ -8,7 +8,7 @@ import { bubblewrapOptions, type SandboxMount } from './bubblewrap-args.ts'
 import type { Bubblewrap } from './bubblewrap-check.ts'
 import { INSIDE, INSIDE_PROXY, INSIDE_USER, writeOwnFiles } from './inside.ts'
 import type { Launchers } from './launchers.ts'
-import type { LimitSupport } from './limits.ts'
+import { type LimitSupport, memoryFolderMb } from './limits.ts'
 import { seccompFilter } from './seccomp-filter.ts'
 import type { SystemView } from './system-view.ts'
 import { startWalled } from './walled-process.ts'
@@ -27,7 +27,8 @@ export interface BubblewrapEngine {
 
 /** One thread for V8 instead of four, and no settings of OpenSSL, of which the worker needs nothing: a start waits for both. */
 const NODE_OPTIONS = ['--v8-pool-size=1', '--openssl-config=/dev/null']
-const TEMP_BYTES = 1024 ** 3
+/** `/tmp` and `/dev/shm`, each. */
+const TEMP_MB = 1024
 const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
 /** @throws SandboxError `SALLYPORT_SANDBOX_CREATE_FAILED` */
@@ -48,7 +49,7 @@ export async function startBubblewrap(engine: BubblewrapEngine, request: StartRe
     controlFolder: control,
     egressFolder: egress,
     workingFolder: working.path,
-    tempBytes: engine.bubblewrap.hasSize ? TEMP_BYTES : undefined,
+    tempBytes: engine.bubblewrap.hasSize ? memoryFolderMb(TEMP_MB, 2, request.memoryLimitMb) * 1024 ** 2 : undefined,
   })
   return startWalled(
     {

@@ -34,7 +34,7 @@ export interface ContainerOptions {
   readonly memoryLimitMb?: number
   /** Processes and threads for sandboxes that ask for nothing; 512 by default. */
   readonly maxProcesses?: number
-  /** MiB of each folder in memory (`/tmp`, and `/workspace` without a layout); 1024 by default. */
+  /** MiB of each folder in memory (`/tmp`, and `/workspace` without a layout); 1024 by default. Less where the memory limit leaves commands no room beside. */
   readonly memoryFolderMb?: number
   /** Node in the image, by path. Without it this process's own is mounted (Linux), or that which the image's label `sallyport.node` names is used. */
   readonly nodePath?: string

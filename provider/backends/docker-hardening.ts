@@ -2,6 +2,7 @@
 import type { HostConfig } from 'dockerode'
 import type { ContainerFolder } from './container-layout.ts'
 import { dockerSeccompProfile } from './docker-seccomp.ts'
+import { memoryFolderMb } from './limits.ts'
 import type { FilterArchitecture } from './syscalls.ts'
 
 /** What differs between containers. */
@@ -14,7 +15,7 @@ export interface HardeningRequest {
   /** The kernel inside is not the host's. */
   readonly foreignKernel: boolean
   readonly cpus: number
-  /** MiB of each folder in memory. */
+  /** MiB of each folder in memory; less where the limit is not twice that, see {@link memoryFolderMb}. */
   readonly memoryFolderMb: number
   /** Folders in memory, besides `/tmp`. */
   readonly memoryFolders: readonly string[]
@@ -38,7 +39,9 @@ const FOREIGN_KERNEL_TASKS_AT_REST = 2048
 
 /** For the engine. */
 export function hardenedHostConfig(request: HardeningRequest): HostConfig {
-  const { folders, binds, imageVolumes, memoryMb, memoryFolderMb } = request
+  const { folders, binds, imageVolumes, memoryMb } = request
+  const memoryFolders = ['/tmp', ...request.memoryFolders]
+  const folderMb = memoryFolderMb(request.memoryFolderMb, memoryFolders.length, memoryMb)
   const taken = new Set(folders.map(({ path }) => path))
   return {
     NetworkMode: request.networkMode,
@@ -64,12 +67,7 @@ export function hardenedHostConfig(request: HardeningRequest): HostConfig {
       { Name: 'core', Soft: 0, Hard: 0 },
       ...(request.foreignKernel ? [{ Name: 'nproc', Soft: request.processes, Hard: request.processes }] : []),
     ],
-    Tmpfs: Object.fromEntries(
-      ['/tmp', ...request.memoryFolders].map((path) => [
-        path,
-        `rw,nosuid,nodev,exec,mode=1777,size=${memoryFolderMb}m`,
-      ]),
-    ),
+    Tmpfs: Object.fromEntries(memoryFolders.map((path) => [path, `rw,nosuid,nodev,exec,mode=1777,size=${folderMb}m`])),
     Mounts: [
       ...binds.map(({ from, to, writable }): Mount => bind(from, to, writable)),
       ...folders.flatMap(({ path, writable, hostPath }): Mount[] => {

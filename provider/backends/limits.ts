@@ -71,6 +71,14 @@ export function limitGaps(support: LimitSupport): readonly string[] {
   ]
 }
 
+/**
+ * MiB that each of so many folders in memory may hold. What is in one outlives the command that wrote it and counts towards the limit: where all of them
+ * full would be more than that, they are half of it together, and the rest is for commands.
+ */
+export function memoryFolderMb(wantedMb: number, folders: number, limitMb = Infinity): number {
+  return wantedMb * folders <= limitMb ? wantedMb : Math.max(1, Math.floor(limitMb / (2 * folders)))
+}
+
 const HOW_TO_GET_GROUPS =
   'no control group is writable here (with systemd, start the host under `systemd-run --user --scope`)'
 

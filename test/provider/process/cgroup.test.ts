@@ -4,7 +4,13 @@ import os from 'node:os'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { findCgroupPlace, makeCgroup, removeCgroup } from '../../../provider/backends/cgroup.ts'
-import { DEFAULT_MAX_PROCESSES, findLimitSupport, limitGaps, openLimits } from '../../../provider/backends/limits.ts'
+import {
+  DEFAULT_MAX_PROCESSES,
+  findLimitSupport,
+  limitGaps,
+  memoryFolderMb,
+  openLimits,
+} from '../../../provider/backends/limits.ts'
 
 let root: string
 beforeEach(async () => (root = await fs.mkdtemp(path.join(os.tmpdir(), 'spc-'))))
@@ -124,4 +130,15 @@ describe('without control groups', () => {
       code: 'SALLYPORT_SANDBOX_NOT_SUPPORTED',
     })
   })
+})
+
+test.each([
+  [1024, 2, undefined, 1024],
+  [1024, 2, 2048, 1024],
+  [1024, 2, 2047, 511],
+  [1024, 2, 256, 64],
+  [1024, 1, 256, 128],
+  [1, 1, 8, 1],
+])('of %i MiB in each of %i folders in memory, a limit of %s leaves %i', (wanted, count, limit, left) => {
+  expect(memoryFolderMb(wanted, count, limit)).toBe(left)
 })

@@ -97,8 +97,15 @@ describeNeeding(['bubblewrap', 'gcc', 'root', 'namespaces'], 'limits of the proc
     if (!findLimitSupport().memory) context.skip('no control group is writable here')
     const { results } = await run(0, { memoryLimitMb: MEMORY_MB }, [
       ['sh', '-c', 'for each in 1 2 3 4; do head -c 80M /dev/zero > /tmp/$each || exit 1; done; echo all of it'],
+      ['sh', '-c', 'head -c 300M /dev/zero > /dev/shm/all && echo all of it'],
+      // What is in them stays, and must leave room: for the worker and for the next command.
+      ['./probe', 'memory|20'],
+      ['echo', 'still here'],
     ])
     expect(results[0]?.stdout).not.toContain('all of it')
+    expect(results[1]?.stdout).not.toContain('all of it')
+    expect(parseAttempts(results[2]!.stdout).get('memory|20')).toMatchObject({ open: true })
+    expect(results[3]).toEqual({ exitCode: 0, stdout: 'still here\n' })
   })
 
   test('no control group is left behind', async (context) => {
