@@ -1,5 +1,6 @@
 /** Makes a provider: a backend, a gateway and the sandboxes of this process. */
 import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
 import { checkPolicyShape, type EgressPolicy } from '../policies/index.ts'
 import type { Gateway } from '../proxy/index.ts'
 import { type Backend, credentialOf } from './backend.ts'
@@ -119,7 +120,7 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
       checkPolicy(policy)
       checkOptions(backend, asked)
       return during(
-        ready()
+        unlessAborted(ready(), asked.signal)
           .then(() => createSandbox(workshop, policy, asked))
           .then((made) => {
             spares.fill()
@@ -149,6 +150,18 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
       return due.map(({ info }) => info.id)
     },
     [Symbol.asyncDispose]: () => (closing ??= close()),
+  }
+}
+
+/** What is looked at goes on for the next one. */
+async function unlessAborted(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+  if (signal === undefined) return work
+  signal.throwIfAborted()
+  const ended = new AbortController()
+  try {
+    await Promise.race([work, once(signal, 'abort', { signal: ended.signal }).then(() => signal.throwIfAborted())])
+  } finally {
+    ended.abort()
   }
 }
 

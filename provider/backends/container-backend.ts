@@ -168,10 +168,10 @@ export function createContainerBackend(kind: ContainerKind, given: ContainerOpti
     },
 
     list: async () => {
-      const { docker, attempt } = await open()
+      const { docker, ask } = await open()
       const filters = { label: [`${LABEL.backend}=${kind.name}`] }
       const found = new Map<string, SandboxInfo>()
-      await attempt({ action: 'list the containers' }, async () => {
+      await ask({ action: 'list the containers' }, async () => {
         const [containers, networks] = await Promise.all([
           docker.listContainers({ all: true, filters }),
           docker.listNetworks({ filters }),

@@ -16,15 +16,24 @@ export interface DockerEngine {
   readonly facts: () => Promise<EngineFacts>
   readonly image: (name: string) => Promise<ImageFacts>
   /** Does something, and names what goes wrong. */
-  readonly attempt: <T>(context: Omit<DockerErrorContext, 'engine'>, action: () => Promise<T>) => Promise<T>
+  readonly attempt: Attempt
+  /** The same for what an engine that works answers at once: one that stays silent is none. */
+  readonly ask: Attempt
 }
+
+type Attempt = <T>(context: Omit<DockerErrorContext, 'engine'>, action: () => Promise<T>) => Promise<T>
 
 /** 20.10: read-only mounts of folders, `host-gateway`, private control groups. */
 const MIN_API = [1, 41] as const
 const FACTS_MS = 60_000
+/** A machine may be busy. */
+const ANSWER_MS = 15_000
 
-/** Loads the client. Nothing is asked yet. @throws DockerError `client_missing` */
-export async function openEngine(connection: DockerConnection | undefined): Promise<DockerEngine> {
+/** Loads the client. Nothing is asked yet. `answerMs` is for tests. @throws DockerError `client_missing` */
+export async function openEngine(
+  connection: DockerConnection | undefined,
+  answerMs = ANSWER_MS,
+): Promise<DockerEngine> {
   const { default: Client } = await import('dockerode').catch((cause: unknown) => {
     throw new DockerError(
       'client_missing',
@@ -43,28 +52,30 @@ export async function openEngine(connection: DockerConnection | undefined): Prom
   }
   const docker = new Client(settings)
   const where = whereOf(connection)
-  const attempt: DockerEngine['attempt'] = async (context, action) => {
+  const attempt: Attempt = async (context, action) => {
     try {
       return await action()
     } catch (error) {
       throw dockerError(error, { ...context, engine: where })
     }
   }
+  const ask: Attempt = (context, action) => attempt(context, () => within(answerMs, action()))
 
   let known: { readonly facts: Promise<EngineFacts>; readonly atMs: number } | undefined
   return {
     docker,
     where,
     attempt,
+    ask,
     facts: () => {
       if (known !== undefined && performance.now() - known.atMs < FACTS_MS) return known.facts
-      const facts = attempt({ action: 'ask the engine what it is' }, () => ask(docker, where))
+      const facts = ask({ action: 'ask the engine what it is' }, () => factsOf(docker, where))
       known = { facts, atMs: performance.now() }
       facts.catch(() => (known = undefined))
       return facts
     },
     image: (name) =>
-      attempt({ action: 'look at the image', image: name }, async () => {
+      ask({ action: 'look at the image', image: name }, async () => {
         const { Id, Config } = await docker.getImage(name).inspect()
         const settings = Config as Partial<typeof Config> | null | undefined
         return {
@@ -79,7 +90,22 @@ export async function openEngine(connection: DockerConnection | undefined): Prom
   }
 }
 
-async function ask(docker: Docker, where: string): Promise<EngineFacts> {
+/** @throws Error `ETIMEDOUT`, as the system would */
+async function within<T>(ms: number, answer: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  try {
+    return await Promise.race([
+      answer,
+      new Promise<never>((_resolve, reject) => {
+        timer = setTimeout(() => reject(Object.assign(new Error('no answer'), { code: 'ETIMEDOUT' })), ms)
+      }),
+    ])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+async function factsOf(docker: Docker, where: string): Promise<EngineFacts> {
   const [version, info] = await Promise.all([docker.version(), docker.info() as Promise<InfoReply>])
   const [major = 0, minor = 0] = version.ApiVersion.split('.').map(Number)
   if (major < MIN_API[0] || (major === MIN_API[0] && minor < MIN_API[1])) {

@@ -5,7 +5,9 @@ import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { resolveContainerOptions } from '../../../provider/backends/container-options.ts'
 import { createDockerBackend } from '../../../provider/backends/docker.ts'
+import { openEngine } from '../../../provider/backends/docker-engine.ts'
 import { DockerError, dockerError } from '../../../provider/backends/docker-error.ts'
+import { createSandboxProvider } from '../../../provider/index.ts'
 import { SandboxError } from '../../../provider/sandbox-error.ts'
 
 const CONTEXT = {
@@ -119,6 +121,9 @@ describe('an engine', () => {
     server.on('request', (request, response) =>
       response.setHeader('content-type', 'application/json').end(JSON.stringify(replies[request.url ?? ''] ?? {})),
     )
+    return serveSilence()
+  }
+  const serveSilence = async (): Promise<string> => {
     const socketPath = path.join(folder, 's')
     await new Promise<void>((resolve) => server.listen(socketPath, resolve))
     return socketPath
@@ -154,6 +159,25 @@ describe('an engine', () => {
       fault: 'engine_too_old',
       message: expect.stringMatching(message) as string,
     })
+  })
+
+  test('that never answers is none', async () => {
+    const silent = await serveSilence()
+    const engine = await openEngine({ socketPath: silent }, 200)
+    const refused = { code: 'SALLYPORT_SANDBOX_BACKEND_MISSING', fault: 'engine_unreachable' }
+    await expect(engine.facts()).rejects.toMatchObject(refused)
+    await expect(engine.image('busybox')).rejects.toMatchObject(refused)
+  })
+
+  test('that never answers keeps nobody who gives up', async () => {
+    const backend = { tier: 'container', runtime: 'docker', image: 'busybox', engine: { socketPath: await serveSilence() } } as const // prettier-ignore
+    const provider = createSandboxProvider({ backend, runtimeRoot: path.join(folder, 'root') })
+    const reason = new Error('enough')
+    const controller = new AbortController()
+    const creating = provider.create({ signal: controller.signal })
+    setImmediate(() => controller.abort(reason))
+    await expect(creating).rejects.toBe(reason)
+    await provider[Symbol.asyncDispose]()
   })
 
   test('that sends nonsense is no engine', async () => {
