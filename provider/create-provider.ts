@@ -156,6 +156,8 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
 /** What is looked at goes on for the next one. */
 async function unlessAborted(work: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
   if (signal === undefined) return work
+  // Whoever has given up hears of that alone.
+  work.catch(() => undefined)
   signal.throwIfAborted()
   const ended = new AbortController()
   try {
