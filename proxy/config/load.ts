@@ -7,6 +7,7 @@ import { quoted } from '../../policies/parsed.ts'
 import type { Environment } from './environment.ts'
 import { faultText, pathKeys, type ConfigFault } from './faults.ts'
 import { whyUnreadable } from '../unreadable.ts'
+import { visibleLine } from '../visible-text.ts'
 import { yaml } from '../yaml.ts'
 import { parseConfig, type ParsedConfig, type ParseOptions } from './parse.ts'
 import type { Config } from './schema.ts'
@@ -119,12 +120,15 @@ function unquotedStars(document: Document, lines: LineCounter): readonly ConfigF
   return faults
 }
 
+/** Of what the parser says, which repeats the text. */
+const MAX_SAID = 200
+
 function syntaxFault(
   { code, message, pos }: Pick<YAMLParseError, 'code' | 'message' | 'pos'>,
   lines: LineCounter,
 ): ConfigFault {
   const { line, col } = lines.linePos(pos[0])
-  const first = message.split('\n')[0] ?? ''
+  const first = visibleLine((message.split('\n')[0] ?? '').slice(0, MAX_SAID))
   const wantsQuotes = code === 'BAD_ALIAS' || code === 'BAD_SCALAR_START'
   return {
     code: 'syntax',

@@ -69,6 +69,14 @@ describe('reading the file', () => {
     ])
   })
 
+  test('what is not YAML is told in one short line, whatever is in it', async () => {
+    for (const text of [`{]}${'\0'.repeat(4096)}`, '{]}\u001b[2J']) {
+      const [fault = ''] = await faultsOf(text)
+      expect(fault).toMatch(/^sallyport\.yaml:1:\d+: is not YAML: [\x20-\x7e]+$/)
+      expect(fault.length).toBeLessThan(2_000)
+    }
+  })
+
   test('what is not YAML says where', async () => {
     expect((await faultsOf('listen: [\n'))[0]).toMatch(/^sallyport\.yaml:\d+:\d+: is not YAML: /)
     expect((await faultsOf('state: a\nstate: b\n'))[0]).toBe('sallyport.yaml:2:1: is not YAML: map keys must be unique')
