@@ -35,22 +35,7 @@ const DOCKER: KnownOptions<DockerBackendConfig> = {
   nodePath: true,
   startTimeoutMs: true,
 }
-const RUNSC: KnownOptions<RunscBackendConfig> = {
-  tier: true,
-  runtime: true,
-  image: true,
-  engine: true,
-  network: true,
-  layout: true,
-  user: true,
-  cpus: true,
-  memoryLimitMb: true,
-  maxProcesses: true,
-  memoryFolderMb: true,
-  nodePath: true,
-  startTimeoutMs: true,
-  runtimeName: true,
-}
+const RUNSC: KnownOptions<RunscBackendConfig> = { ...DOCKER, runtimeName: true }
 const ACI: KnownOptions<AciBackendConfig> = {
   tier: true,
   runtime: true,
@@ -132,15 +117,37 @@ const E2B: KnownOptions<E2bBackendConfig> = {
   unsafePrivateGateway: true,
 }
 
-/** @throws TypeError for an option that the backend has not. The tier, and what chooses below it, were looked at. */
+const BACKENDS = {
+  process: PROCESS,
+  passthrough: PASSTHROUGH,
+  docker: DOCKER,
+  runsc: RUNSC,
+  'aci-standby-pool': ACI,
+  'self-hosted': SELF_HOSTED,
+  e2b: E2B,
+  'fly-machines': FLY_MACHINES,
+} as const
+
+const TIERS = ['process', 'container', 'microvm', 'passthrough'] as const
+/** Below a tier, where it has several. */
+const RUNTIMES = ['docker', 'runsc', 'aci-standby-pool'] as const
+const SERVICES = ['self-hosted', 'e2b', 'fly-machines'] as const
+
+/** @throws TypeError for a backend that there is not, and for an option that it has not */
 export function checkBackendConfig(config: BackendConfig): void {
-  if (config.tier === 'process') checkKnown('the backend `process`', config, PROCESS)
-  else if (config.tier === 'passthrough') checkKnown('the backend `passthrough`', config, PASSTHROUGH)
-  else if (config.tier === 'microvm') {
-    if (config.service === 'e2b') checkKnown('the backend `e2b`', config, E2B)
-    else if (config.service === 'fly-machines') checkKnown('the backend `fly-machines`', config, FLY_MACHINES)
-    else checkKnown('the backend `self-hosted`', config, SELF_HOSTED)
-  } else if (config.runtime === 'docker') checkKnown('the backend `docker`', config, DOCKER)
-  else if (config.runtime === 'runsc') checkKnown('the backend `runsc`', config, RUNSC)
-  else checkKnown('the backend `aci-standby-pool`', config, ACI)
+  const name = nameOf(config)
+  checkKnown(`the backend \`${name}\``, config, BACKENDS[name])
+}
+
+function nameOf(config: BackendConfig): keyof typeof BACKENDS {
+  oneOf(TIERS, config.tier, 'tier of sandboxes')
+  if (config.tier === 'container') return oneOf(RUNTIMES, config.runtime, 'runtime of containers')
+  if (config.tier === 'microvm') return oneOf(SERVICES, config.service, 'service of microVMs')
+  return config.tier
+}
+
+function oneOf<T extends string>(names: readonly T[], given: T, what: string): T {
+  if (names.includes(given)) return given
+  const listed = names.map((name) => `\`${name}\``)
+  throw new TypeError(`\`${given}\` is no ${what}: ${listed.slice(0, -1).join(', ')} or ${listed.at(-1) ?? ''}`)
 }

@@ -1,5 +1,6 @@
 /** All of it or nothing: steps, each with its undo. When one fails, what the earlier ones made is taken away, last first. */
 import { SandboxError } from './sandbox-error.ts'
+import { within } from './within.ts'
 
 /** For one undo, where the platform does not need longer. */
 const UNDO_BUDGET_MS = 10_000
@@ -27,7 +28,7 @@ export class Transaction {
     for (let undo = this.#undos.pop(); undo !== undefined; undo = this.#undos.pop()) {
       const { step, action } = undo
       try {
-        await within(this.#undoBudgetMs, action)
+        await within(this.#undoBudgetMs, action, () => new Error(`not done after ${this.#undoBudgetMs / 1000} s`))
       } catch (error) {
         failures.push({ step, error })
       }
@@ -47,16 +48,4 @@ export class Transaction {
 /** What a fault says, if it is one whose words are fit to print. */
 export function messageOf(fault: unknown): string {
   return fault instanceof Error ? (fault.message.split('\n')[0] ?? '') : 'unknown fault'
-}
-
-async function within(budgetMs: number, action: () => Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error(`not done after ${budgetMs / 1000} s`)), budgetMs)
-  })
-  try {
-    await Promise.race([action(), late])
-  } finally {
-    clearTimeout(timer)
-  }
 }

@@ -4,7 +4,7 @@
 export type KnownOptions<T> = Readonly<Record<keyof T, true>>
 
 /** @throws TypeError for an option of `what` that there is not */
-export function checkKnown<T extends object>(what: string, given: T, known: KnownOptions<T>): void {
+export function checkKnown(what: string, given: object, known: Readonly<Record<string, true>>): void {
   for (const [name, value] of Object.entries(given))
     if (value !== undefined && !Object.hasOwn(known, name))
       throw new TypeError(`\`${name}\` is no option of ${what}; there are \`${Object.keys(known).join('`, `')}\``)

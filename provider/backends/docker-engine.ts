@@ -6,6 +6,7 @@ import { DockerError, dockerError, type DockerErrorContext } from './docker-erro
 import type { EngineFacts, ImageFacts } from './engine-facts.ts'
 import { filterArchitecture } from './syscalls.ts'
 import nodeHttp from '../node-http.ts'
+import { within } from '../within.ts'
 
 /** An engine. */
 export interface DockerEngine {
@@ -59,7 +60,7 @@ export async function openEngine(
       throw dockerError(error, { ...context, engine: where })
     }
   }
-  const ask: Attempt = (context, action) => attempt(context, () => within(answerMs, action()))
+  const ask: Attempt = (context, action) => attempt(context, () => within(answerMs, action, noAnswer))
 
   let known: { readonly facts: Promise<EngineFacts>; readonly atMs: number } | undefined
   return {
@@ -90,20 +91,8 @@ export async function openEngine(
   }
 }
 
-/** @throws Error `ETIMEDOUT`, as the system would */
-async function within<T>(ms: number, answer: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  try {
-    return await Promise.race([
-      answer,
-      new Promise<never>((_resolve, reject) => {
-        timer = setTimeout(() => reject(Object.assign(new Error('no answer'), { code: 'ETIMEDOUT' })), ms)
-      }),
-    ])
-  } finally {
-    clearTimeout(timer)
-  }
-}
+/** As the system would say it. */
+const noAnswer = (): Error => Object.assign(new Error('no answer'), { code: 'ETIMEDOUT' })
 
 async function factsOf(docker: Docker, where: string): Promise<EngineFacts> {
   const [version, info] = await Promise.all([docker.version(), docker.info() as Promise<InfoReply>])

@@ -15,7 +15,7 @@ export interface HardeningRequest {
   /** The kernel inside is not the host's. */
   readonly foreignKernel: boolean
   readonly cpus: number
-  /** MiB of each folder in memory; less where the limit is not twice that, see {@link memoryFolderMb}. */
+  /** MiB of each folder in memory, at most: see {@link memoryFolderMb}. */
   readonly memoryFolderMb: number
   /** Folders in memory, besides `/tmp`. */
   readonly memoryFolders: readonly string[]

@@ -1,4 +1,5 @@
 /** The first process of a run, inside: it says its number, so that signals can be sent to it and all that it starts, and gives way to the command. */
+import { quoteShell } from '../../proxy/cli/quote-shell.ts'
 import type { Sandbox } from '../sandbox.ts'
 
 /** Begins the line that the shell writes before it gives way. */
@@ -25,7 +26,7 @@ export interface TerminalSize {
 
 /** The same in a terminal of the sandbox's own, which `script` opens (of util-linux). It knows commands only as a line for a shell. */
 export function underTerminal(command: readonly string[], { rows, columns }: TerminalSize): LeaderCommand {
-  const line = `stty sane rows ${rows} cols ${columns}; exec ${command.map(quote).join(' ')}`
+  const line = `stty sane rows ${rows} cols ${columns}; exec ${command.map(quoteShell).join(' ')}`
   const script = `${SAY_NUMBER}\nSHELL=/bin/sh exec script -qefc "$1" /dev/null`
   return { command: '/bin/sh', args: ['-c', script, 'sallyport', line] }
 }
@@ -80,8 +81,4 @@ export function createLeaderReader(): LeaderReader {
       return seen.subarray(end + 1)
     },
   }
-}
-
-function quote(text: string): string {
-  return `'${text.replaceAll("'", String.raw`'\''`)}'`
 }

@@ -1,5 +1,6 @@
 /** What was let out and what was not, in short: how often, why, and which `--allow` would have let it through. Pure. */
 import { judgeAddress, type NetworkRules, parseAddress } from '../../policies/index.ts'
+import { quoteShell } from '../../proxy/cli/quote-shell.ts'
 import type { DecisionLine } from './decision-feed.ts'
 
 /** Everything of a run that went to one destination and had one outcome. */
@@ -124,5 +125,5 @@ function authority(host: string, port: number | undefined): string {
 
 /** For a shell. */
 function quoted(text: string): string {
-  return /^[\w.:-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`
+  return /^[\w.:-]+$/.test(text) ? text : quoteShell(text)
 }

@@ -14,6 +14,7 @@ import { startDemoOrigin } from './demo-origin.ts'
 import { DEMO_HOST, demoAddress, mintDevelopmentToken, prepareDevelopment, REFUSED_HOST } from './development.ts'
 import { packageVersion } from './package-version.ts'
 import { instant } from './print.ts'
+import { quoteShell } from './quote-shell.ts'
 import { EXIT, type ExitCode, type Terminal } from './terminal.ts'
 import { whyUnreadable } from '../unreadable.ts'
 
@@ -171,7 +172,7 @@ async function welcome(terminal: Terminal, { config, file }: Loaded, listening: 
   else {
     const scheme = config.listen.tls === undefined ? 'http' : 'https'
     const tokenFile = join(config.state, 'token')
-    const curl = `curl -i -x "${scheme}://dev:$(cat '${tokenFile}')@${listenText(reachable(proxy))}"`
+    const curl = `curl -i -x "${scheme}://dev:$(cat ${quoteShell(tokenFile)})@${listenText(reachable(proxy))}"`
     const port = address?.port ?? 80
     const [allowed, refused] =
       demo === undefined

@@ -4,6 +4,7 @@ import { clientNotes, clientVariables, type ClientSettings, type Variables } fro
 import { addCommand, configOption, option, type CommandHost } from '../command.ts'
 import { findConfigFile, loadConfigFile } from '../config-file.ts'
 import { readToken, tokenOptions, type TokenOptions } from '../read-token.ts'
+import { quoteShell } from '../quote-shell.ts'
 import { EXIT, UsageError, type Terminal } from '../terminal.ts'
 
 interface EnvOptions extends TokenOptions {
@@ -104,10 +105,6 @@ function render(format: EnvOptions['format'], variables: Variables, notes: reado
   const prefix = format === 'sh' ? 'export ' : ''
   const lines = Object.entries(variables).map(([name, value]) => `${prefix}${name}=${quote(value)}`)
   return [...lines, ...notes.map((note) => `# ${note}`)].join('\n')
-}
-
-function quoteShell(value: string): string {
-  return `'${value.replaceAll("'", String.raw`'\''`)}'`
 }
 
 /** Single quotes keep a value as it is; one that holds them needs double quotes with escapes. */

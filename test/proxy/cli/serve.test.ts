@@ -146,6 +146,26 @@ describe('the development set-up', () => {
   })
 })
 
+test('the lines hold also where the folder has a name that a shell would read otherwise', async () => {
+  const folder = temporaryFolder()
+  const cwd = join(folder.path, `it's "$(touch made)" & more`)
+  mkdirSync(cwd)
+  const serving = startBinary(['serve'], { cwd, environment: ON_FREE_PORTS })
+  try {
+    await serving.until('stdout', /Ctrl-C stops/)
+    const lines = serving
+      .stdout()
+      .split('\n')
+      .filter((line) => line.startsWith('  curl '))
+    expect(await paste(`cd '${folder.path}'; ${lines[0] ?? ''}`)).toContain('This is demo.sallyport.test')
+    expect(existsSync(join(folder.path, 'made'))).toBe(false)
+  } finally {
+    serving.kill('SIGTERM')
+    await serving.ended
+    folder.close()
+  }
+})
+
 describe('a gateway that can not start says why in one line', () => {
   const undo: (() => void)[] = []
   afterEach(() => {
