@@ -49,6 +49,8 @@ test.each<[string, () => unknown, RegExp]>([
     () => sandbox.exec('true', { timeout: 5 } as never),
     /options come third/,
   ],
+  ['a provider, without any', () => createSandboxProvider(undefined as never), /options of a provider are an object/],
+  ['a command, null', () => sandbox.exec('true', [], null as never), /options of a command are an object/],
 ])('an option that %s has not is refused by name', async (_what, act, message) => {
   const attempt = Promise.resolve().then(act)
   await expect(attempt).rejects.toThrow(message)
