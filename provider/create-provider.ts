@@ -116,6 +116,7 @@ export function createSandboxProvider(options: SandboxProviderOptions): SandboxP
     capabilities: backend.capabilities,
     create: async (asked = {}) => {
       open()
+      checkKnown('a sandbox', asked, CREATE_OPTIONS)
       const { egress: policy = defaultEgress } = asked
       checkPolicy(policy)
       checkOptions(backend, asked)
@@ -197,9 +198,10 @@ const CREATE_OPTIONS: KnownOptions<CreateSandboxOptions> = {
 }
 
 /** @throws SandboxError `SALLYPORT_SANDBOX_NOT_SUPPORTED` for a limit that the backend does not keep; TypeError for what is none */
-function checkOptions({ name, capabilities }: Backend, options: CreateSandboxOptions): void {
-  checkKnown('a sandbox', options, CREATE_OPTIONS)
-  const { timeoutMs, memoryLimitMb, maxProcesses, labels = {} } = options
+function checkOptions(
+  { name, capabilities }: Backend,
+  { timeoutMs, memoryLimitMb, maxProcesses, labels = {} }: CreateSandboxOptions,
+): void {
   const limits = [
     ['timeoutMs', timeoutMs, capabilities.timeToLive],
     ['memoryLimitMb', memoryLimitMb, capabilities.memoryLimit],

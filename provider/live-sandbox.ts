@@ -94,8 +94,8 @@ export function liveSandbox(parts: LiveParts): Sandbox {
     rootDir: started.rootDir,
     environment: parts.environment,
     exec: async (command, argv, options = {}) => {
-      const { stdin, onOutput, signal } = options
       checkKnown('a command', options, EXEC_OPTIONS)
+      const { stdin, onOutput, signal } = options
       const asked = commandOf(command, argv, options)
       return busy(() => client.execute(asked, { stdin, onOutput, signal }))
     },

@@ -50,6 +50,7 @@ test.each<[string, () => unknown, RegExp]>([
     /options come third/,
   ],
   ['a provider, without any', () => createSandboxProvider(undefined as never), /options of a provider are an object/],
+  ['a sandbox, null', () => provider.create(null as never), /options of a sandbox are an object/],
   ['a command, null', () => sandbox.exec('true', [], null as never), /options of a command are an object/],
 ])('an option that %s has not is refused by name', async (_what, act, message) => {
   const attempt = Promise.resolve().then(act)
